@@ -1,5 +1,5 @@
 // Package environment defines environment.json, the description of a machine:
-// its format, its validation, and what it means.
+// its format, validation and meaning.
 //
 // Parsing is lenient, because people write the file by hand in repositories
 // that Aloft does not own. An unknown key is a warning. An invalid key is an
@@ -28,8 +28,8 @@ const MaxSize = 1 << 20
 // existing one is read.
 var Files = []string{".aloft/environment.json", ".cursor/environment.json"}
 
-// FromSettings is the snapshot value that means the one stored for the
-// environment.
+// FromSettings is the value of snapshot that means the snapshot which is stored
+// for the environment.
 const FromSettings = "POPULATED_FROM_SETTINGS"
 
 // DefaultUser is the user that works in a machine of the default base image.
@@ -96,7 +96,8 @@ type MCPServer struct {
 	ToolAllowlist []string `json:"toolAllowlist,omitzero"`
 }
 
-// EgressMode says how to combine the file's domains with those of the settings.
+// EgressMode says how to combine the file's domains with the domains of the
+// settings.
 type EgressMode string
 
 // Egress modes. The zero value leaves the choice to the settings.
@@ -118,7 +119,7 @@ const (
 	BaseDefault    Base = "default"
 )
 
-// Base returns what the environment starts from.
+// Base returns the base of the environment's machines.
 func (e Environment) Base() Base {
 	switch {
 	case e.Snapshot != "":
@@ -149,7 +150,7 @@ func (e Environment) MaySave() bool {
 	return false
 }
 
-// Testing reports whether the agent is asked to test its work.
+// Testing reports whether the agent should test its work.
 func (e Environment) Testing() bool { return e.EnableTesting == nil || *e.EnableTesting }
 
 // Digest identifies the content of the environment, regardless of comments,

@@ -9,7 +9,7 @@ import (
 	"aloft/internal/policy"
 )
 
-// Limits of a file. They are far above any real file, and keep the cost of a
+// Limits on a file. They are far above any real file, and keep the cost of a
 // hostile one low.
 const (
 	maxCommand   = 256 << 10 // bytes of install, start or a terminal's command

@@ -14,8 +14,8 @@ type Key struct {
 	Example string // an example value in JSON
 	Keys    []Key  // keys of the object, if the value or its items are objects
 	shape   shape
-	// closed is used if the value is invalid; if nil, the key is ignored. A key
-	// that restricts something has one, so that a mistake does not lift the
+	// closed replaces an invalid value; if it is nil, the key is ignored. Keys
+	// that restrict something have it, so that a mistake does not lift the
 	// restriction.
 	closed *closed
 }
@@ -132,7 +132,7 @@ func (o object) complete(d *decoder, key string, at int, seen map[string]bool, v
 	return false
 }
 
-// others are words of neighbouring formats, and what they are called in this.
+// others maps keys of similar formats to this format's keys.
 var others = map[string]string{
 	"dockerfile": `"build": {"dockerfile": …}`, "dockerfilecontents": `"build": {"dockerfileContents": …}`,
 	"context": `"build": {"context": …}`, "environment": `"env"`, "environmentvariables": `"env"`, "variables": `"env"`, "containerenv": `"env"`,
@@ -140,7 +140,7 @@ var others = map[string]string{
 	"forwardports": `"ports"`, "remoteuser": `"user"`, "containeruser": `"user"`, "commands": `"terminals"`, "cmd": `"command"`, "script": `"command"`,
 }
 
-// suggest says what to write instead of a key that is not known.
+// suggest returns the key to write instead of an unknown one.
 func (o object) suggest(key string) string {
 	lower := strings.ToLower(key)
 	for _, k := range o.keys {
@@ -154,8 +154,8 @@ func (o object) suggest(key string) string {
 	return "remove it"
 }
 
-// isSimilar reports whether one slip of the hand makes b of a: a letter too much, too
-// few, another, or two exchanged. Short words are never near.
+// isSimilar reports whether a and b differ by one typing error: a letter added,
+// removed or replaced, or two letters swapped. Short words are never similar.
 func isSimilar(a, b string) bool {
 	if len(a) < 4 || len(b) > 64 || max(len(a), len(b))-min(len(a), len(b)) > 1 {
 		return false

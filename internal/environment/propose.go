@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Known is what is known about a project for which to propose an environment.
-// All of it is untrusted.
+// Known holds the files of a project for which to propose an environment. All
+// of it is untrusted.
 type Known struct {
 	Snapshot string            // snapshot to start from; "" for none
 	Files    map[string][]byte // files of the root listed in [ProposeFiles]; nil content if too large
@@ -22,7 +22,7 @@ type Proposal struct {
 	Why  []string `json:"why"` // origin of each part
 }
 
-// ProposeFiles are the files that [Propose] looks at.
+// ProposeFiles are the files that [Propose] uses.
 var ProposeFiles = []string{
 	"package.json", "package-lock.json", "pnpm-lock.yaml", "yarn.lock", "bun.lock", "bun.lockb", "go.mod", "Cargo.toml", "uv.lock", "poetry.lock",
 	"requirements.txt", "pyproject.toml", "setup.py", "Gemfile", "composer.json", "mix.exs", "pom.xml", "gradlew", "build.gradle", "configure",

@@ -24,8 +24,8 @@ type Record struct {
 	Inputs        string   `json:"inputs,omitempty"` // digest of the files that install may read
 	MachineID     string   `json:"machineId,omitempty"`
 	UserID        int64    `json:"userId,omitempty"` // user for whom it was made
-	// User and Env are the environment's, for visitors of a failed build's
-	// machine.
+	// User and Env are those of the environment, for visitors of a failed
+	// build's machine.
 	User      string            `json:"user,omitempty"`
 	Env       map[string]string `json:"env,omitempty"`
 	CreatedAt time.Time         `json:"createdAt"`

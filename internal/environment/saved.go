@@ -35,8 +35,8 @@ type Version struct {
 // NewID returns a new id of a saved environment, env-<uuid>.
 func NewID() string { return "env-" + uuid.NewString() }
 
-// IsSavedID reports whether an id has the form of a saved environment's, as
-// opposed to that of a repository's own file.
+// IsSavedID reports whether an id is that of a saved environment, and not that
+// of a repository's own file.
 func IsSavedID(id string) bool {
 	rest, ok := strings.CutPrefix(id, "env-")
 	_, err := uuid.Parse(rest)

@@ -17,8 +17,8 @@ type Snapshot struct {
 }
 
 // For reports whether machines of the user may start from the snapshot. Its
-// author controls what runs in such a machine, which holds the user's secrets.
-// So it must be the user's own, or published by an admin.
+// author controls the programs in such a machine, which also has the user's
+// secrets. So the snapshot must be the user's own, or published by an admin.
 func (s Snapshot) For(userID int64) bool { return s.UserID == userID || s.PublishedBy != 0 }
 
 // Disk is a snapshot with the state of its files.
