@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Kind says what a caller can do about a failure.
+// Kind classifies failures by what a caller can do about them.
 type Kind int
 
 // Kinds of failures.
