@@ -1,4 +1,4 @@
-// Package folder has the noun for what a folder of a machine contains.
+// Package folder has the noun for the entries of a folder in a machine.
 package folder
 
 import "time"
