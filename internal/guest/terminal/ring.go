@@ -66,8 +66,8 @@ func (r *ring) offsets() (start, end int64) {
 	return r.end - int64(len(r.buf)), r.end
 }
 
-// read reads into b from offset from on, and blocks while there is nothing. at
-// is the offset of b's first byte; it is greater than from if the bytes in
+// read reads into b from offset from on, and blocks until there is some output.
+// at is the offset of b's first byte; it is greater than from if the bytes in
 // between are no longer kept. The error is io.EOF after the last byte, or ctx's
 // error.
 func (r *ring) read(ctx context.Context, from int64, b []byte) (n int, at int64, err error) {
@@ -78,7 +78,8 @@ func (r *ring) read(ctx context.Context, from int64, b []byte) (n int, at int64,
 			n = r.copyOut(b, at)
 			r.mu.Unlock()
 			if at > from {
-				// Skip the rest of a character whose beginning is lost.
+				// Skip the rest of a character whose beginning is no longer
+				// kept.
 				skip := 0
 				for skip < min(n, utf8.UTFMax-1) && !utf8.RuneStart(b[skip]) {
 					skip++

@@ -102,8 +102,8 @@ func (h *Host) Setenv(set map[string]string, unset []string) {
 // [Host.Setenv], for programs started elsewhere.
 func (h *Host) Environ() []string { return h.changed(h.given(), nil) }
 
-// environ returns the environment of a new program. These terminals support
-// colors, even if the agent's own commands are told otherwise.
+// environ returns the environment of a new program. It announces support for
+// colors, even if the environment of the agent's own commands does not.
 func (h *Host) environ(given map[string]string) []string {
 	env := h.given()
 	for _, name := range []string{"NO_COLOR", "FORCE_COLOR", "TMUX", "TMUX_PANE"} {

@@ -36,8 +36,8 @@ type Tmux struct {
 	Dir     string // where terminals start, absolute
 	// Environ returns the environment of a server that Create starts.
 	Environ func() []string
-	// Kept says that another process keeps a server running: then Create starts
-	// none, and waits a moment for one that is starting.
+	// Kept says that another process keeps a server running: Create then starts
+	// none, and waits briefly for one that is starting.
 	Kept bool
 }
 
@@ -238,7 +238,7 @@ func (t *Tmux) Send(ctx context.Context, name string, keys []Keys) error {
 	return nil
 }
 
-// End closes a terminal and kills what runs in it.
+// End closes a terminal and kills the processes in it.
 func (t *Tmux) End(ctx context.Context, name string) error {
 	_, err := t.run(ctx, maxSaid, "kill-session", "-t", "="+name)
 	return t.missingTerminal(name, err)
@@ -330,7 +330,7 @@ func (t *Tmux) run(ctx context.Context, limit int, args ...string) ([]byte, erro
 	}
 }
 
-// tail keeps the end of what is written to it.
+// tail is a writer that keeps the last bytes.
 type tail struct {
 	most int
 	kept []byte
