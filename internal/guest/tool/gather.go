@@ -15,10 +15,10 @@ const (
 	gatherPause = 2 * time.Millisecond // before the read that follows
 )
 
-// gather reads rg's output. rg writes once for each file with a match, and a
-// reader that is always ready is woken by each of these writes, which takes
-// processor time from rg's threads. After some short reads, gather therefore
-// pauses before each, so that the next one returns many writes at once.
+// gather reads rg's output. rg writes once for each file with a match, and
+// waking the reader for each write takes processor time from rg's threads. So
+// after some short reads, gather pauses before each read, which then returns
+// many writes at once.
 type gather struct {
 	pipe  *os.File
 	short int // short reads in a row

@@ -118,8 +118,8 @@ func globPlan(ws Workspace, args *agentv1.GlobToolArgs) (dir string, match func(
 	return dir, func(name string) bool { return doublestar.MatchUnvalidated(whole, name) }, nil
 }
 
-// newest returns the most recently modified names, newest first and at most
-// most of them. Names with the same time are sorted by name.
+// newest returns the most recently modified names, newest first and up to a
+// number. Names with the same time are sorted by name.
 func newest(dir string, names []string, most int) []string {
 	type dated struct {
 		name string

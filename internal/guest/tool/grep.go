@@ -235,7 +235,8 @@ func grepFlags(ws Workspace, args *agentv1.GrepArgs) ([]string, error) {
 		flags = append(flags, "--type", args.GetType())
 	}
 	flags = append(flags, globFlags(args)...)
-	// In one argument with its option, a value would lose a = at its beginning.
+	// Pass option and value as two arguments: in one, the value would lose a =
+	// at its beginning.
 	return append(flags, "--regexp", args.GetPattern(), "--", path), nil
 }
 
@@ -278,8 +279,8 @@ func grepPath(ws Workspace, name string) (string, error) {
 	return path, nil
 }
 
-// greppable refuses files that would block rg, such as pipes, or of which rg
-// says too little, such as binary files.
+// greppable refuses files that would block rg, such as pipes, or about which rg
+// reports too little, such as binary files.
 func greppable(path string) error {
 	f, _, err := file.Open(path)
 	if err != nil {

@@ -154,7 +154,8 @@ func lsIgnored(name string, args *agentv1.LsArgs) bool {
 	return false
 }
 
-// complete adds what rg does not list: symbolic links and empty folders.
+// complete adds the entries that rg does not list: symbolic links and empty
+// folders.
 func (f *folder) complete(dir, rel string, depth int, skip lsSkip) {
 	entries, err := os.ReadDir(dir)
 	if err != nil || depth == 0 {

@@ -183,9 +183,9 @@ func indexLines(ctx context.Context, f io.ReaderAt) (lineIndex, error) {
 	return x, nil
 }
 
-// read returns at most most lines, starting at first, as valid UTF-8 without
-// line ends. It also returns how many of them were truncated, and whether the
-// first ended in CR LF.
+// read returns up to most lines, starting at first, as valid UTF-8 without line
+// ends. It also returns how many of them were truncated, and whether the first
+// ended in CR LF.
 func (x lineIndex) read(ctx context.Context, f io.ReaderAt, first, most int64) (lines []string, cut int, crlf bool, err error) {
 	chunk := 0
 	for chunk+1 < len(x.before) && x.before[chunk+1] < first-1 {

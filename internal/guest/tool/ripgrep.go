@@ -90,7 +90,7 @@ func tidyComplaint(text string) string {
 	return strings.TrimSpace(strings.ReplaceAll(valid(text), "\n\n", "\n"))
 }
 
-// bounded keeps the beginning of what is written to it.
+// bounded is a writer that keeps the first bytes.
 type bounded struct{ text []byte }
 
 func (b *bounded) Write(p []byte) (int, error) {
@@ -127,7 +127,7 @@ func readName(in *bufio.Reader) (string, error) {
 	return string(bytes.TrimPrefix(raw, []byte("./"))), nil
 }
 
-// afterRemark returns what follows rg's message that a file is binary, or nil
+// afterRemark returns the text after rg's message that a file is binary, or nil
 // if raw does not begin with that message.
 func afterRemark(raw []byte) []byte {
 	for _, words := range []string{`binary file matches (found "\0"`, `WARNING: stopped searching binary file after match (found "\0"`} {

@@ -142,7 +142,7 @@ func shellCommand(args *agentv1.ShellArgs) (shell.Command, []string, error) {
 	return cmd, notes, nil
 }
 
-// shellNotes returns what the model must know in addition to the output.
+// shellNotes returns the notes for the model in addition to the output.
 func shellNotes(ctx context.Context, cmd shell.Command, res shell.Result) []string {
 	var notes []string
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }

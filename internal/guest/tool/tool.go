@@ -1,8 +1,8 @@
 // Package tool implements the tools that exec-daemon runs in a machine, one
 // file for each. A tool receives its arguments as a protobuf message. It does
 // no decoding and no permission checks: execd adds the sandbox, redaction and
-// timing. What is complex in a tool (the shell, notebooks, PDFs, the web) has
-// its own package.
+// timing. Complex parts of tools (the shell, notebooks, PDFs, the web) have
+// their own packages.
 package tool
 
 import (
@@ -20,9 +20,10 @@ type Tool struct {
 	// Bounded says that the tool limits the size of its results itself and says
 	// how to read more. execd truncates long results of other tools.
 	Bounded bool
-	// Lacks returns what the machine lacks for this tool, or nil if nothing. It
-	// is called whenever the available tools are listed, so it must be fast. If
-	// Lacks is nil, the tool works in every machine.
+	// Lacks returns an error that names the programs which this tool needs and
+	// the machine lacks, or nil. It is called whenever the available tools are
+	// listed, so it must be fast. If Lacks is nil, the tool works in every
+	// machine.
 	Lacks func() error
 	// Run runs a call, whose arguments are set, and returns it with its result
 	// set. It passes partial results to emit as they arrive; emit may block but
@@ -50,8 +51,8 @@ type Outcome struct {
 // timeoutError says that a call exceeded its timeout.
 type timeoutError struct{ error }
 
-// failureOf returns the kind of a failure, as far as the error tells;
-// unspecified for nil.
+// failureOf returns the kind of a failure; unspecified for nil or an unknown
+// error.
 func failureOf(err error) agentv1.FailureKind {
 	if _, ok := errors.AsType[timeoutError](err); ok || errors.Is(err, context.DeadlineExceeded) {
 		return agentv1.FailureKind_FAILURE_KIND_TIMEOUT

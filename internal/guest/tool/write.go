@@ -42,8 +42,7 @@ func write(ws Workspace, args *agentv1.WriteArgs) (edited, error) {
 	case !info.Mode().IsRegular():
 		return edited{}, fmt.Errorf("%s is %s, not a file", path, file.Kind(info.Mode()))
 	case info.Size() <= file.MaxBytes:
-		// A file that cannot be read may still be writable; then there is no
-		// diff.
+		// A file that cannot be read may still be writable. Then omit the diff.
 		if old, _, err := t.Read(); err == nil {
 			e.old = old
 			if err := ws.Seen.Check(t.Path, old); err != nil {

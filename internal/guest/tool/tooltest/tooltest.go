@@ -152,7 +152,7 @@ func checkAfter(t *testing.T, dir string, ar *txtar.Archive) {
 	}
 }
 
-// Check holds an outcome to what every outcome must be.
+// Check checks the properties that every outcome must have.
 func Check(t testing.TB, name string, out guest.Outcome) {
 	t.Helper()
 	if !utf8.ValidString(out.Text) {
