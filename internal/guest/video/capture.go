@@ -29,7 +29,8 @@ type capture struct {
 }
 
 // begin starts recording a display to a file, which it replaces. The video is
-// written in fragments, each of which is usable even if nothing follows.
+// written in fragments, each of which is usable even if recording stops after
+// it.
 func begin(display, file string, most bounds) (*capture, error) {
 	path, err := program("ffmpeg")
 	if err != nil {
@@ -46,9 +47,9 @@ func begin(display, file string, most bounds) (*capture, error) {
 	c.cmd.Env = append(environ(), "DISPLAY="+display)
 	c.cmd.Stdout, c.cmd.Stderr = &c.shown, &c.words
 	c.cmd.WaitDelay = time.Second
-	// If this process is killed, ffmpeg gets SIGINT. The kernel ties that to
-	// the thread that started it, so that thread waits here and does nothing
-	// else.
+	// If this process is killed, ffmpeg gets SIGINT. The kernel sends the
+	// signal when the thread that started ffmpeg exits, so that thread waits
+	// here and does nothing else.
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGINT}
 	started := make(chan error, 1)
 	go func() {

@@ -88,8 +88,8 @@ func Look(ctx context.Context, file, mediaType string, from, to time.Duration, m
 	return frames, info, nil
 }
 
-// lastFrame is how far before a video's end its last frame is looked for. If
-// there is none, lastFrames are distances to try next.
+// lastFrame is the distance from a video's end at which its last frame is
+// expected. If there is no frame, the distances in lastFrames are tried next.
 const lastFrame = 100 * time.Millisecond
 
 var lastFrames = []time.Duration{400 * time.Millisecond, 2 * time.Second}

@@ -72,7 +72,7 @@ type Recording struct {
 // earlier one.
 func New(c Config) *Recorder { return &Recorder{Config: c, bounds: bounds{maxLength, maxSize}} }
 
-// Lacks returns what the machine lacks to record; nil if nothing.
+// Lacks returns an error that says what the machine lacks to record, or nil.
 func (r *Recorder) Lacks() error {
 	if r.Display == "" {
 		return ErrNoDesktop
@@ -118,7 +118,7 @@ func (r *Recorder) Start(ctx context.Context) error {
 
 // Save ends the recording and saves it in the artifacts folder under a new
 // name: the given one, with a number added if it is taken, or the current time
-// if name is "". If saving fails, the recording is still there.
+// if name is "". If saving fails, the recording is kept.
 func (r *Recorder) Save(ctx context.Context, name string) (Recording, error) {
 	name, err := fileName(name, time.Now())
 	if err != nil {
