@@ -1,7 +1,7 @@
 // Package lockfile locks a file for one process. The kernel releases the lock
 // when the process ends, with one exception: a child that was forked just
 // before inherits the lock and holds it until its exec. So the successor of a
-// killed process has to wait a moment.
+// killed process may have to wait briefly.
 package lockfile
 
 import (
