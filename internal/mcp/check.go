@@ -32,8 +32,8 @@ var reserved = []string{
 	"mcp-session-id", "mcp-protocol-version", "last-event-id", "te", "trailer", "proxy-authorization",
 }
 
-// Check makes Type what it is where it was left out, and says everything that
-// is wrong with the server. A server with a problem must not be used.
+// Check sets Type if it is missing, and returns all mistakes in the server's
+// configuration. A server with a problem must not be used.
 func (s *Server) Check() []Problem {
 	var out []Problem
 	wrong := func(key, instead, format string, args ...any) {
@@ -70,7 +70,7 @@ func (s *Server) Check() []Problem {
 	return out
 }
 
-// CheckName says what is wrong with the name of a server, nil if nothing is.
+// CheckName returns the problem with the name of a server, or nil.
 func CheckName(name string) *Problem {
 	const instead = "use letters, digits, spaces and @ / . _ -"
 	switch {
@@ -186,12 +186,12 @@ func checkURL(raw string) string {
 	return ""
 }
 
-// Clean makes foreign words fit for one line: at most so many runes, no control
-// characters, and none that cannot be seen.
+// Clean reduces an untrusted text to one line: at most the given number of
+// runes, without control and invisible characters.
 func Clean(s string, most int) string { return clean(s, most) }
 
-// clean makes foreign words fit for one line, at most as many runes: no control
-// characters, and none that cannot be seen.
+// clean reduces an untrusted text to one line of at most the given number of
+// runes, without control and invisible characters.
 func clean(s string, most int) string {
 	var b strings.Builder
 	n := 0

@@ -58,7 +58,7 @@ var toolName = regexp.MustCompile(`^[A-Za-z0-9_./-]+$`)
 // anything is the schema used if the real one is unknown.
 var anything = json.RawMessage(`{"type":"object"}`)
 
-// Admit makes a listing from what a server sent. It leaves out tools that may
+// Admit converts a server's response to a listing. It leaves out tools that may
 // not be called, and those with invalid names: a name is part of rules such as
 // server:tool, so a * or : in it would change the rule's meaning. Texts are
 // limited in size and cleaned of invisible characters. An invalid or too long
@@ -133,12 +133,12 @@ func cleanJSON(v any) any {
 	return v
 }
 
-// ToldAs is the beginning of every text that Tell returns.
+// ToldAs is the prefix of every text that Tell returns.
 const ToldAs = "[MCP servers]"
 
 // Tell returns the description of the servers for the model. Each server's text
-// is in one line of JSON, so that it cannot be mistaken for something else. If
-// the whole is too long, schemas are left out first, then descriptions: a call
+// is in one line of JSON, so that it cannot be confused with other text. If the
+// whole is too long, schemas are left out first, then descriptions: a call
 // without tool_name returns those of one server.
 func Tell(all []Listing) string {
 	for _, detail := range []int{full, brief, names} {
@@ -192,7 +192,7 @@ type toldServer struct {
 	LeftOut      string     `json:"left_out,omitempty"`
 }
 
-// ParseTold parses a text that Tell returned, as far as it is complete. It skips
+// ParseTold parses a text that Tell returned, which may be truncated. It skips
 // truncated lines.
 func ParseTold(text string) []Listing {
 	var all []Listing

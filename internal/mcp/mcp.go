@@ -4,10 +4,9 @@
 // internal/guest/mcp does that for programs in the machine, and the control
 // plane for remote servers.
 //
-// What a server says about itself, its tools and their results are untrusted. A
-// server can neither add a tool to Aloft's catalogue nor change one: its tools
-// are data, shown as the server's own text, and can only be called through
-// CallMcpTool.
+// A server's descriptions, tools and results are untrusted. A server can
+// neither add a tool to Aloft's catalogue nor change one: its tools are data,
+// shown as the server's own text, and can only be called through CallMcpTool.
 package mcp
 
 import (
@@ -128,8 +127,7 @@ func quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// LogValue returns what is logged about a server: nothing that may contain a
-// secret.
+// LogValue returns the parts of a server to log, which contain no secrets.
 func (s Server) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("name", s.Name), slog.String("type", string(s.Type)), slog.String("source", string(s.Source)))
 }

@@ -61,9 +61,9 @@ func Merge(e environment.Environment, all ...Server) ([]Server, []LeftOut) {
 	return kept, out
 }
 
-// admit restricts a server to what the list allows: everything without a list,
-// nothing if it is empty. If several entries match the server, the tools of all
-// of them are allowed.
+// admit restricts a server to the tools that the list allows: all tools if the
+// list is nil, none if it is empty. If several entries match the server, the
+// tools of all of them are allowed.
 func admit(s Server, list []environment.MCPServer) (Server, bool) {
 	if list == nil {
 		return s, true
@@ -87,8 +87,8 @@ func admit(s Server, list []environment.MCPServer) (Server, bool) {
 	return s, found
 }
 
-// narrow returns what both lists allow. A pattern in the first list that is
-// wider than those in the second is dropped.
+// narrow returns the patterns that both lists allow. A pattern in the first
+// list that is wider than those in the second is dropped.
 func narrow(have, list []string) []string {
 	if have == nil {
 		return list

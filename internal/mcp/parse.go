@@ -25,9 +25,9 @@ const maxDepth = 64
 //
 //	{"mcpServers": {"tickets": {"url": "https://mcp.example.com/mcp"}}}
 //
-// It returns the servers that can be used, in the order of the file, and what is
-// wrong with it: a server that something is wrong with is left out, and the others
-// are not. Files of plugins, whose servers stand at the top, are read too.
+// It returns the servers that can be used, in the order of the file, and the
+// problems. It omits only the servers with problems. It also reads the files of
+// plugins, in which the servers are at the top level.
 func Parse(name string, data []byte, from Source) ([]Server, environment.Findings) {
 	r := &reader{file: name, data: bytes.TrimPrefix(data, []byte("\ufeff"))}
 	top, ok := r.open()
@@ -234,7 +234,8 @@ func (r *reader) servers(top hujson.Value) []member {
 	return servers
 }
 
-// notHeeded maps keys of other clients to what to write instead.
+// notHeeded maps unsupported keys of other clients to the advice what to write
+// instead.
 var notHeeded = map[string]string{
 	"autoApprove": "write server:tool into mcpAllowlist of permissions.json",
 	"alwaysAllow": "write server:tool into mcpAllowlist of permissions.json",
