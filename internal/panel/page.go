@@ -135,8 +135,8 @@ func (m *Model) questionRead(msg questionRead) {
 	}
 }
 
-// questionPage returns a page with the whole request: whoever approves it must have
-// seen all of it.
+// questionPage returns a page with the whole request: the approver must see all
+// of it.
 func (m *Model) questionPage(q client.Approval) *page {
 	block := func(s string) []string { return strings.Split(tabbed(strings.TrimSpace(cli.Clean(s))), "\n") }
 	head := "The agent asks to use " + clean(q.Tool) + ":"

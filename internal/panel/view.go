@@ -175,7 +175,7 @@ func fold(s string, wide int) []string {
 	return ended(out)
 }
 
-// chop breaks a line anywhere to fit wide columns without losing any of it.
+// chop breaks a line anywhere to fit wide columns without dropping characters.
 func chop(s string, wide int) []string {
 	return ended(strings.Split(ansi.Hardwrap(tabbed(s), max(wide, 1), true), "\n"))
 }
