@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Narrow returns the policy that allows what both allow. Nothing in child, not
-// even its Open or mode, allows what parent refuses.
+// Narrow returns the policy that allows a connection only if both policies do.
+// Nothing in child, not even its Open or mode, allows what parent refuses.
 func Narrow(parent, child Network) Network {
 	if parent.Narrower == nil {
 		parent.Narrower = &child
@@ -17,8 +17,8 @@ func Narrow(parent, child Network) Network {
 	return parent
 }
 
-// The network modes of an environment, which say what its list is combined
-// with.
+// The network modes of an environment, which say how its list combines with the
+// team's.
 const (
 	EnvironmentAllowAll     = "allow_all"                     // everything that the parent allows
 	EnvironmentParentPlus   = "parent_plus_network_settings"  // the parent's list and its own

@@ -18,7 +18,7 @@ import (
 	"strings"
 )
 
-// A Mode decides about everything that no rule matches.
+// A Mode decides about connections that match no rule.
 type Mode string
 
 // The modes, from the least to the most restrictive.
@@ -69,8 +69,8 @@ type rangeRule struct {
 	entry  string
 }
 
-// Limits reports whether the policy, or a narrower one in it, refuses anything
-// beyond what is always blocked.
+// Limits reports whether the policy, or a narrower one in it, refuses more than
+// the always-blocked addresses.
 func (n Network) Limits() bool {
 	if cmp.Or(n.Mode, AllowAll) != AllowAll || len(n.Deny) > 0 {
 		return true

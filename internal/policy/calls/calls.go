@@ -80,8 +80,8 @@ type Call struct {
 }
 
 // Refused are the calls that are refused regardless of their arguments. A
-// machine's filter is Docker's allow list without these; the other filters are
-// deny lists of these.
+// machine's filter is Docker's allow list minus these calls. The other filters
+// are deny lists with these calls.
 var Refused = refuse(map[Process][]string{
 	all: {
 		// Ways around a filter, and kernel interfaces that no project needs.

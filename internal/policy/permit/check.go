@@ -52,7 +52,7 @@ func ParseDenyAfter(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// Kind is what a call does, as far as the run modes care.
+// Kind classifies a call by its effect, for the run modes.
 type Kind int
 
 // The kinds of calls. Every mode runs Other without asking: such a call affects
@@ -84,8 +84,8 @@ type Call struct {
 	// Unsandboxed requests to run a shell command outside of the sandbox, because
 	// it needs more access or has failed inside.
 	Unsandboxed bool
-	// Allowed means that a person has allowed this call, or such calls of this
-	// agent.
+	// Allowed means that a person has allowed this call, or calls of this kind
+	// by this agent.
 	Allowed bool
 }
 
@@ -96,15 +96,15 @@ type Setting struct {
 	// Sandbox means that commands should run in the sandbox if possible. With
 	// Auto-review they always do.
 	Sandbox bool
-	// Enforced means that the sandbox can enforce its policy in this machine. If
-	// it cannot, sandboxed commands do not run outside instead.
+	// Enforced means that the sandbox can enforce its policy in this machine.
+	// If the sandbox cannot, sandboxed commands do not run at all.
 	Enforced bool
 	// Unreadable means that a file of rules is invalid. Its deny rules are
 	// unknown, so nothing is allowed without asking.
 	Unreadable bool
 }
 
-// Treatment is what happens to a call.
+// Treatment is the decision about a call: run it, sandbox it, ask or refuse.
 type Treatment string
 
 // The treatments.

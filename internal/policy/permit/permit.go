@@ -24,8 +24,8 @@ const MaxFile = 1 << 20
 type Permissions struct {
 	MCPAllowlist      []string // server:tool, case-insensitive, * for any text
 	TerminalAllowlist []string // see [shell.Compile]
-	// Instructions for the classifier: what it should lean towards allowing and
-	// blocking.
+	// Instructions for the classifier: what it should rather allow and rather
+	// block.
 	AllowInstructions []string
 	BlockInstructions []string
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // refusals maps the errors that programs print when the sandbox refuses an
-// access to the kind of access, if the text tells.
+// access to the kind of access, if the text reveals it.
 var refusals = []string{
 	"permission denied", "read-only file system", "operation not permitted", "device or resource busy", "eacces", "erofs", "eperm", "ebusy",
 	"invalid cross-device link",
@@ -57,8 +57,8 @@ func (r Rules) Explain(dir, output string) []string {
 func trimName(s string) string { return strings.Trim(s, "'\"`‘’,;:()[]") }
 
 func (r Rules) explainLine(dir, line, named string) (string, bool) {
-	// The word before the complaint comes first: before it may stand the name of
-	// the script whose line it is.
+	// Check the word before the complaint first: the name of the script may
+	// precede it.
 	for _, m := range append([]string{named}, quoted().FindAllString(line, 64)...) {
 		name := trimName(m)
 		if name == "" || strings.Contains(name, "\x00") || len(name) > 4096 {
@@ -71,7 +71,7 @@ func (r Rules) explainLine(dir, line, named string) (string, bool) {
 		}
 		for _, access := range []Access{Read, Write} {
 			v := r.Judge(access, full)
-			// A bare word is a path only where it is one that a rule names.
+			// Treat a bare word as a path only if a rule names that path.
 			if v.Allowed || !isPath && !strings.HasPrefix(v.Rule, "protected ") && !strings.HasPrefix(v.Rule, "hidden ") {
 				continue
 			}

@@ -25,7 +25,7 @@ type Guard struct {
 const Outside = "outside of the workspace and of the folders for temporary files"
 
 // guardedFolders are protected with all their content, in every folder of a
-// workspace: they contain what git, editors and ssh execute.
+// workspace: they contain commands that git, editors and ssh execute.
 var guardedFolders = []string{".git", ".vscode", ".idea", ".devcontainer", ".husky", ".githooks", ".ssh", ".gnupg"}
 
 // guardedFiles are protected in every folder of a workspace: programs that

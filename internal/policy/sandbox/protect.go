@@ -11,8 +11,8 @@ type Protection struct {
 	Name string   // relative to the root; the last element may be a pattern of package path
 	Dir  bool     // it is a folder
 	Open []string // names in it that may be changed
-	// Late means that the name cannot be blocked before it exists, because it is
-	// a pattern, or because git would misread an empty file. It is moved away
+	// Late means that the name cannot be blocked before it exists, because it
+	// is a pattern, or because git would misread an empty file. It is renamed
 	// when it appears.
 	Late bool
 }

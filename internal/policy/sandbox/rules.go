@@ -33,8 +33,8 @@ type Rules struct {
 	Home       string   // its start-up files are protected; "" if there is none
 }
 
-// SystemPaths are readable even with the boundary Workspace: programs, and what
-// they need to start.
+// SystemPaths are readable even with the boundary Workspace: programs, and the
+// files that they need to start.
 var SystemPaths = []string{
 	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu", "/snap",
 	"/dev", "/proc", "/sys/devices/system/cpu", "/sys/fs/cgroup", "/var/lib/dpkg", "/var/cache/fontconfig", "/exec-daemon",

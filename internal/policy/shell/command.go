@@ -19,8 +19,8 @@ func (j *judge) command(text string, words []word) {
 	}
 }
 
-// judgeCommand returns the entry that allows the command, or why it is not
-// allowed; "-" if it only runs another command, which was judged.
+// judgeCommand returns the entry that allows the command, or the reason why it
+// is not allowed; "-" if it is a wrapper whose inner command was judged.
 func (j *judge) judgeCommand(words []word) (entry, why string) {
 	name := words[0]
 	switch {
@@ -151,12 +151,12 @@ type program struct {
 	short      string   // such short options, also combined with others
 	words      []string // such whole arguments
 	begins     []string // such prefixes of an argument
-	// check handles what the lists cannot express. from is the index of the first
-	// argument that the entry does not spell out.
+	// check applies rules about arguments that the lists cannot express. from
+	// is the index of the first argument that the entry does not contain.
 	check func(args []string, from int) string
 }
 
-// option returns what is wrong with one argument, or "".
+// option returns the problem with one argument, or "".
 func (p program) option(arg string) string {
 	for _, w := range p.words {
 		if arg == w {

@@ -9,15 +9,15 @@ import (
 // a repository names, so whoever runs the line must know who wrote that
 // configuration.
 type Git struct {
-	// Folders are those that the line changes to before it runs git, in order.
-	// Each is absolute or relative to those before it.
+	// Folders are the folders to which the line changes before it runs git, in
+	// order. Each is absolute or relative to those before it.
 	Folders []string
 	// Elsewhere means that the line may run git in other folders too.
 	Elsewhere bool
 }
 
-// visit records what a simple command says about where the line runs git. Parts
-// of the line that may not run count as well.
+// visit records the folders in which a simple command runs git, or to which it
+// changes. It includes parts of the line that may not run.
 func (j *judge) visit(words []word) {
 	switch name := path.Base(words[0].value); {
 	case words[0].kind != literal:

@@ -66,8 +66,9 @@ func literalWords(text string) []string {
 	return words
 }
 
-// match returns the entry that allows the command, and how many words it spells
-// out. If several match, it returns the one that spells out the most.
+// match returns the entry that allows the command, and how many words of the
+// command the entry contains. If several match, it returns the one with the
+// most words.
 func (l *List) match(words []word) (best entry, spelled int) {
 	for _, e := range l.entries {
 		if len(e.words) <= spelled || !e.covers(words) {

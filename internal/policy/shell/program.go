@@ -17,8 +17,8 @@ const inert = `echo true false : pwd cat head tail wc ls basename dirname realpa
 	cmp comm join paste expand unexpand fold fmt seq sleep expr grep egrep fgrep md5sum sha1sum sha224sum sha256sum sha384sum sha512sum cksum
 	b2sum base64 base32 od hexdump jq which printenv diff nproc arch tty users uptime free lscpu numfmt factor strings cd`
 
-// runners run the command in their arguments. An entry must spell out at least
-// the program; its remaining arguments are then judged as that program's.
+// runners run the command in their arguments. An entry must contain at least
+// that command's program, whose arguments are then judged.
 const runners = `sudo su doas pkexec runuser setpriv chroot unshare nsenter strace ltrace gdb gdbserver lldb script expect watch parallel flock entr
 	tmux screen at batch crontab systemd-run taskset chrt numactl unbuffer rlwrap dbus-run-session xvfb-run fakeroot proot bwrap firejail
 	busybox toybox ld.so ld-linux.so.2 ld-linux-x86-64.so.2 ld-linux-aarch64.so.1 start-stop-daemon daemonize npx bunx uvx pipx capsh setarch linux32 linux64
@@ -32,9 +32,9 @@ const spelledOut = `socat nc ncat netcat telnet ssh vi vim nvim view ex ed emacs
 	tclsh wish osascript m4 dc bc sqlite3 mysql psql mongosh redis-cli ftp lftp sftp irb pry ghci iex erl scala groovy jshell gnuplot ip deno bun
 	ts-node tsx mutt mail sendmail crash logrotate`
 
-// programs are those whose arguments matter, keyed by the last element of their
-// path. Any other program is trusted to do what the author of its entry
-// expects.
+// programs lists the programs whose arguments matter, keyed by the last element
+// of their path. Any other program is trusted to do what the author of its
+// entry expects.
 var programs = func() map[string]program {
 	m := map[string]program{
 		"printf":   {afterFirst: true, begins: []string{"-v"}, check: printf},

@@ -47,8 +47,8 @@ type Command struct {
 	Why     string // why it is not allowed
 }
 
-// Judge reports whether the list allows the line. It never fails: what is not
-// valid bash is not allowed.
+// Judge reports whether the list allows the line. It never fails: a line that
+// is not valid bash is not allowed.
 func (l *List) Judge(line string) Verdict {
 	if why := unreadable(line); why != "" {
 		return Verdict{Why: why}

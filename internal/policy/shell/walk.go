@@ -79,7 +79,7 @@ func (j *judge) cases(c *syntax.CaseClause) {
 }
 
 // delimiter matches here-document ends that all parsers read alike. In a
-// substitution, bash also takes the E of "E)" for one.
+// substitution, bash also accepts the E of "E)" as one.
 var delimiter = regexp.MustCompile(`^(\w+|'\w+'|"\w+"|\\\w+)$`)
 
 // endsEarly reports whether bash would end a here-document earlier than the

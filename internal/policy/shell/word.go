@@ -134,8 +134,8 @@ func (r *wordReader) quoted(s string) {
 	}
 }
 
-// backquotes refuses what bash reads twice: where backquotes end, and what quotes
-// and comments in them are, is not as in $(…).
+// backquotes refuses backquoted commands that bash parses differently from
+// $(…), because it reads them twice: their end, quotes and comments.
 func (j *judge) backquotes(p *syntax.CmdSubst) {
 	text := j.text(p)
 	if len(text) < 2 || strings.ContainsAny(text[1:len(text)-1], "'\"\\`#") {
@@ -154,8 +154,8 @@ func (j *judge) parameter(p *syntax.ParamExp) {
 		return
 	}
 	if text := j.text(p); strings.ContainsAny(text, "'\"\\`") || text == "" {
-		// Whether a quote in it quotes depends on the quotes around it and on the
-		// operator, of which the parser knows nothing.
+		// The effect of a quote inside depends on the quotes around the
+		// expansion and on the operator, which the parser ignores.
 		j.refuse("`%s` holds quotes, which bash may take for others than the parser does", text)
 	}
 	switch p.Exp.Op {

@@ -24,8 +24,8 @@ type Filter struct {
 	Judged  []Judged
 }
 
-// Judged is a call for which arguments decide. The first matching test counts;
-// without a match, the rest of the filter decides.
+// Judged is a call that is decided by its arguments. The first matching test
+// counts; without a match, the rest of the filter decides.
 type Judged struct {
 	Call  string
 	Tests []Test
