@@ -63,7 +63,7 @@ func (l *Live) idle() {
 	}
 }
 
-// Close writes the held-back text. It does not close the underlying writer.
+// Close writes the delayed text. It does not close the underlying writer.
 func (l *Live) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

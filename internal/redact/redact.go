@@ -133,9 +133,9 @@ func (r *Redactor) Contains(b []byte) bool {
 	return f.Found(b)
 }
 
-// Writer returns a writer that redacts what is written to it. Each write is
-// treated as a whole, like those of a logger: a secret split over two writes is
-// not found. It is as safe for concurrent use as w.
+// Writer returns a writer that redacts its input. Each write is treated as a
+// whole, like those of a logger: a secret split over two writes is not found.
+// It is as safe for concurrent use as w.
 func (r *Redactor) Writer(w io.Writer) io.Writer {
 	if r.Empty() {
 		return w

@@ -175,7 +175,7 @@ func (r *Redactor) Stream() *Stream {
 }
 
 // Next processes the next piece and returns the text that is certainly not part
-// of a secret, with markers in place of secrets. It holds back only what may
+// of a secret, with markers in place of secrets. It delays only text that may
 // still become a secret. The result is valid until the next call.
 func (s *Stream) Next(piece []byte) []byte {
 	if s.empty {
@@ -191,9 +191,9 @@ func (s *Stream) Next(piece []byte) []byte {
 // of [Stream.Idle].
 const Quiet = 100 * time.Millisecond
 
-// Idle returns a part of the held-back text, for use when the text pauses: as
-// much as is too short to be a secret. If the following text completes a
-// secret, the rest is still redacted. The result is valid until the next call.
+// Idle returns the part of the delayed text that is too short to be a secret.
+// Call it when the text pauses. If the following text completes a secret, the
+// rest is still redacted. The result is valid until the next call.
 func (s *Stream) Idle() []byte {
 	if s.empty {
 		return nil
@@ -212,11 +212,11 @@ func (s *Stream) Idle() []byte {
 	return out
 }
 
-// Holds reports whether anything is held back.
+// Holds reports whether any text is delayed.
 func (s *Stream) Holds() bool { return len(s.held) > 0 }
 
-// Flush returns the held-back text at the end of the text. The stream can then
-// be reused.
+// Flush returns the delayed text at the end of the text. The stream can then be
+// reused.
 func (s *Stream) Flush() []byte {
 	if s.empty {
 		return nil
