@@ -6,16 +6,15 @@ import (
 	"strings"
 )
 
-// Work is what a conversation is about, as far as rules depend on it.
+// Work describes a conversation's work, as far as rules depend on it.
 type Work struct {
 	Prompt  string   // of the run
 	Touched []string // files and folders that tools have used, relative to the workspace
 }
 
-// Due returns those of all rules that apply to the work and that the model has
-// not been given with the same text, in the order in which they count. Rules
-// that the model chooses by their descriptions are among them without their
-// text, unless it has them already.
+// Due returns the rules that apply to the work and that the model does not have
+// with the same text, in order of precedence. Rules that the model chooses by
+// their descriptions are included without their text.
 func Due(all, given []Rule, w Work) (due []Rule) {
 	for _, r := range all {
 		switch {
@@ -43,9 +42,9 @@ func (r Rule) applies(w Work) bool {
 	return (r.From == Repository || r.Kind == Skill) && r.Mentions(w.Prompt)
 }
 
-// Next returns the next message about rules for a model, given all that are
-// known and those that it was told, and the room in bytes for all of them. ok is
-// false if there is nothing to tell.
+// Next returns the next message about rules for a model, given all known rules,
+// the rules that the model has, and the room in bytes for all of them. ok is
+// false if no message is needed.
 func Next(all, told Set, w Work, room int) (m Message, ok bool) {
 	due := slices.DeleteFunc(Due(all.Rules, told.Rules, w), func(r Rule) bool {
 		return slices.ContainsFunc(told.LeftOut, func(l LeftOut) bool { return l.Budget && l.Source == r.Source })

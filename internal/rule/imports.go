@@ -15,17 +15,17 @@ const (
 )
 
 // importable are the extensions of files that a rule may import. Others, such
-// as .env, may hold what must not be in a prompt.
+// as .env, may contain secrets.
 var importable = []string{".md", ".mdc", ".markdown", ".txt"}
 
 // Expand replaces the lines @path and @import path of a rule's text by the
 // files that they name. The paths are relative to the importing file, or begin
 // with a slash at the repository's root, which is a folder below the workspace.
-// read returns the text of a file below the workspace, or why there is none;
-// missing says that the file does not exist. A file is imported once: lines that
-// name it again are removed, like those that name a file for which skip returns
-// true because the model gets it anyway. If the rule becomes too long, or nothing is left of it, ok is
-// false.
+// read returns the text of a file below the workspace, or the reason why there
+// is none; missing means that the file does not exist. A file is imported once:
+// lines that name it again are removed, like those that name a file for which
+// skip returns true because the model gets it anyway. If the rule becomes too
+// long, or nothing is left of it, ok is false.
 func (r *Rule) Expand(repository string, skip func(file string) bool, read func(file string) (text string, missing bool, err error)) (left []LeftOut, ok bool) {
 	e := expansion{repository: repository, skip: skip, read: read, rule: r}
 	text := strings.TrimSpace(e.expand(r.Text, r.Source, 0))
@@ -91,8 +91,8 @@ func (e *expansion) write(b *strings.Builder, text string) {
 	}
 }
 
-// take returns the text of the file at that said names, or why it is not
-// imported. Both are "" for a line that stays as it is.
+// take returns the text of the file that said names, or why it is not imported.
+// Both are "" for a line that stays as it is.
 func (e *expansion) take(said, at string, clear bool, level int) (text, why string) {
 	switch {
 	case strings.HasPrefix(said, "~") || at == ".." || strings.HasPrefix(at, "../") || e.repository != "" && !strings.HasPrefix(at, e.repository+"/"):
@@ -127,8 +127,8 @@ func (e *expansion) take(said, at string, clear bool, level int) (text, why stri
 	return e.expand(imported.Text, at, level+1), ""
 }
 
-// importOf returns the path that a line imports, or "". clear says that the
-// line can mean nothing else.
+// importOf returns the path that a line imports, or "". clear means that the
+// line cannot be anything else.
 func importOf(l string) (said string, clear bool) {
 	l, ok := strings.CutPrefix(strings.TrimPrefix(l, "- "), "@")
 	if !ok {

@@ -8,8 +8,8 @@ import (
 )
 
 // Parse parses a file with rules. Only files in a folder of rules (front is
-// true) begin with front matter; other files always apply. The complaints say
-// what was ignored; if ok is false, they say why there is no rule.
+// true) begin with front matter; other files always apply. The complaints
+// describe the ignored parts or, if ok is false, why there is no rule.
 //
 // Front matter is read line by line and not as YAML: `globs: *.ts` is common
 // and not valid YAML, and hostile YAML cannot be expensive here.
@@ -65,7 +65,7 @@ func ParseSkill(source, folder, text string) (r Rule, complaints []string, ok bo
 	return r, complaints, ok
 }
 
-// ParseCommand parses a file with what a person asks for by its name.
+// ParseCommand parses a command file: a prompt that a person sends by its name.
 func ParseCommand(source, folder, text string) (r Rule, complaints []string, ok bool) {
 	r, complaints, ok = Parse(source, folder, true, text)
 	r.Kind, r.Globs, r.When = Command, nil, OnMention
@@ -74,7 +74,7 @@ func ParseCommand(source, folder, text string) (r Rule, complaints []string, ok 
 
 func tooLong(n int) string { return fmt.Sprintf("has %d bytes, more than %d", n, MaxText) }
 
-// readFront sets what the front matter says.
+// readFront sets the fields of the rule from its front matter.
 func (r *Rule) readFront(head string) (complaints []string) {
 	keys, strange := frontKeys(head)
 	if strange != "" {
@@ -118,8 +118,7 @@ func (r *Rule) readFront(head string) (complaints []string) {
 var frontNames = []string{"description", "globs", "alwaysApply", "name", "paths", "disable-model-invocation"}
 
 // frontKeys returns the lines of each key of front matter: the value after the
-// colon, and the lines that continue it. strange is the first line that is
-// neither.
+// colon, and the lines that continue it. strange is the first other line.
 func frontKeys(head string) (keys map[string][]string, strange string) {
 	keys = map[string][]string{}
 	key := ""

@@ -35,7 +35,7 @@ type Rule struct {
 // each user.
 const File = "rules.md"
 
-// Kind says what kind of text a rule is.
+// Kind is the kind of text that a rule is.
 type Kind string
 
 // The kinds of rules. A prompt mentions a skill or a command as /name.
@@ -67,7 +67,7 @@ const (
 	OnMention When = "mention"
 )
 
-// LeftOut says that a rule, or a part of one, is not used.
+// LeftOut describes a rule, or a part of one, that is not used.
 type LeftOut struct {
 	Source string `json:"source"`
 	Why    string `json:"why"`
@@ -76,7 +76,7 @@ type LeftOut struct {
 	Budget bool `json:"budget,omitempty"`
 }
 
-// A Set is a list of rules, and of what was left out of it.
+// A Set is a list of rules, and of the omitted ones.
 type Set struct {
 	Rules   []Rule    `json:"rules,omitempty"`
 	LeftOut []LeftOut `json:"leftOut,omitempty"`
@@ -185,7 +185,7 @@ func isNameByte(c byte) bool {
 
 // Order sorts rules: the team's, then the repositories', then the user's. Among
 // those of a repository, a deeper folder comes later, because its rules count
-// more. Otherwise the order stays.
+// more. The sort is stable.
 func Order(rules []Rule) {
 	rank := map[From]int{Team: 0, Repository: 1, User: 2}
 	slices.SortStableFunc(rules, func(a, b Rule) int {

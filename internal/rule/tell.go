@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A Message tells a model about rules.
+// A Message presents rules to a model.
 type Message struct {
 	Workspace string // absolute path of the workspace in the machine
 	// Rules are in the order in which they count. Those without a text are only
@@ -25,7 +25,7 @@ type Message struct {
 	PullRequest string
 }
 
-// maxLines is how many lines about what is left out a message has.
+// maxLines limits how many omitted rules a message lists.
 const maxLines = 20
 
 const explanation = `# Rules for this work
@@ -77,15 +77,15 @@ func (m Message) ofRepository() bool {
 	return slices.ContainsFunc(m.Rules, func(r Rule) bool { return r.From == Repository })
 }
 
-// tags are what could end a quoted text early, or look like the beginning of
-// another.
+// tags are the tags that could end a quoted text early, or look like the
+// beginning of another.
 var tags = regexp.MustCompile(`(?i)<(\s*/?\s*rules)`)
 
-// withoutTags returns text that contains none of them.
+// withoutTags returns text without these tags.
 func withoutTags(text string) string { return tags.ReplaceAllString(text, `<\$1`) }
 
-// Quote returns the rule between two tags that say where it comes from and what
-// it is for. The text cannot contain such a tag.
+// Quote returns the rule between two tags that name its source and purpose. The
+// text cannot contain such a tag.
 func (r Rule) Quote(workspace string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "<rules from=%q", r.From)
@@ -105,7 +105,7 @@ func (r Rule) Quote(workspace string) string {
 	return b.String()
 }
 
-// Offer lists those rules that have no text, which the model reads if their
+// Offer lists the rules without text. The model reads them if their
 // descriptions fit its work. It returns "" if there are none.
 func Offer(workspace string, rules []Rule) string {
 	var b strings.Builder
@@ -132,8 +132,8 @@ func Offer(workspace string, rules []Rule) string {
 	return withoutTags(b.String())
 }
 
-// Fit returns those rules that fit in room bytes, in order, and what is left
-// out of the others: a rule is given as a whole or only named.
+// Fit returns the rules that fit in room bytes, in order, and lists the others
+// as left out. It does not split rules.
 func Fit(rules []Rule, room int) (fit []Rule, left []LeftOut) {
 	for _, r := range rules {
 		if size := len(r.Text); size > room {
