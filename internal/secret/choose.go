@@ -8,7 +8,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// Use is what a machine is used for.
+// Use is the purpose of a machine.
 type Use int
 
 // Uses of machines.
@@ -34,8 +34,8 @@ func (s Secret) Applies(use Use, repos []string) bool {
 	return len(s.Repos) == 0 || slices.ContainsFunc(s.Repos, func(r string) bool { return slices.Contains(repos, r) })
 }
 
-// Choose returns the secrets that such a machine gets, sorted by name. If
-// several have the same name, ignoring case, the owner's precedence decides.
+// Choose returns the secrets for a machine with the given use, sorted by name.
+// If several have the same name, ignoring case, the owner's precedence decides.
 func Choose(all []Sealed, use Use, repos []string) []Sealed {
 	chosen := map[string]Sealed{}
 	for _, s := range all {
@@ -59,8 +59,8 @@ func before(a, b Secret) bool {
 	return a.ID < b.ID
 }
 
-// Set is what a machine gets: environment variables by name, and which of them
-// are secret.
+// Set holds a machine's environment variables by name, and which of them are
+// secret.
 type Set struct {
 	Vars   map[string]string
 	Hidden []string // sorted names in Vars whose values are redacted from the machine's output

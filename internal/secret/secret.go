@@ -37,8 +37,9 @@ const (
 	OfPerson      Kind = "personal"
 	OfTeam        Kind = "team"
 
-	// OfForked is for secrets of the agents from which this one was forked. Its
-	// machine does not get them as variables, but its disk may contain them.
+	// OfForked is for secrets of the agents from which this agent was forked.
+	// Its machine does not get them as variables, but its disk may contain
+	// them.
 	OfForked Kind = "forked"
 
 	OfWebhook Kind = "webhook" // an agent's webhook; in no machine
