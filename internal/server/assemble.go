@@ -55,8 +55,8 @@ import (
 	"aloft/internal/telemetry"
 )
 
-// An assembly is a server while its parts are created. It holds what several steps
-// need and the server itself does not.
+// An assembly is a server while its parts are created. It holds values that
+// several steps need and the server itself does not.
 type assembly struct {
 	*Server
 
@@ -225,7 +225,7 @@ func (a *assembly) openMCP(context.Context) (err error) {
 	return nil
 }
 
-// openPulls opens the desk that opens pull requests at forges.
+// openPulls creates the [pull.Desk], which opens pull requests at forges.
 func (a *assembly) openPulls(context.Context) error {
 	forges, err := newForges(a.config.Git, a.gateway)
 	if err != nil {
@@ -328,7 +328,8 @@ func (a *assembly) openPreviews(context.Context) (err error) {
 	return nil
 }
 
-// openSignIn opens the desk at which people sign in, and the sender of webhooks.
+// openSignIn creates the [signin.Desk], with which people sign in, and the
+// sender of webhooks.
 func (a *assembly) openSignIn(context.Context) (err error) {
 	a.webhooks = webhook.New(webhook.Config{
 		Store: a.store, Owner: a.store.ServerID(), Webhook: a.vault.Webhook, Shown: a.team.ShownOutside, Post: a.outbound.Post, PublicURL: a.publicURL, Logger: a.logger,
@@ -391,7 +392,7 @@ func (a *assembly) openAPI(context.Context) error {
 	return err
 }
 
-// openHTTP begins to listen.
+// openHTTP starts to listen.
 func (a *assembly) openHTTP(ctx context.Context) error {
 	files, err := fs.Sub(a.options.Embedded, "web")
 	if err != nil {

@@ -186,7 +186,7 @@ func (c machineConfig) retention() time.Duration {
 	return time.Duration(c.RetentionDays * 24 * float64(time.Hour))
 }
 
-// egressConfig configures what machines may connect to.
+// egressConfig configures the hosts that machines may connect to.
 type egressConfig struct {
 	Mode  string   `yaml:"mode"`  // allow_all (default), list, none, off
 	Allow []string `yaml:"allow"` // domains, *.domains, addresses, CIDR ranges
@@ -301,7 +301,8 @@ func yamlError(path string, err error) error {
 	return fmt.Errorf("%s:%d: %s", path, line, message)
 }
 
-// check validates what YAML's types cannot, and reads the variables that hold secrets.
+// check validates what the YAML types do not express, and reads the environment
+// variables with secrets.
 func (c *Config) check(dir string, getenv func(string) string) error {
 	seen := map[string]bool{}
 	for i := range c.Models {

@@ -19,7 +19,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// ErrReload is what [Server.Run] returns after [Server.Reload].
+// ErrReload is the error of [Server.Run] after [Server.Reload].
 var ErrReload = errors.New("reload")
 
 // Reload makes Run stop and return [ErrReload], so that its caller can open the server
@@ -65,9 +65,9 @@ type connector struct {
 	ignored   []string
 }
 
-// openConnected adds the models and git servers that admins have connected to the
-// configuration, whose own entries take precedence. A connected one that cannot be used
-// does not keep the server from starting.
+// openConnected adds the models and git servers that admins have connected to
+// the configuration, whose own entries take precedence. The server starts even
+// if it cannot use one of them.
 func (a *assembly) openConnected(ctx context.Context) error {
 	a.connector = &connector{assembly: a, connected: map[string]bool{}}
 	models, servers, err := connect.Load(ctx, a.vault)
@@ -171,8 +171,8 @@ func rank(first bool) int {
 	return 1
 }
 
-// tryTime is how long a model has for a first, short reply. Local model servers may
-// have to load the model first.
+// tryTime is the timeout for a model's first, short reply. Local model servers
+// may have to load the model first.
 const tryTime = 2 * time.Minute
 
 // TryModel implements [connect.Server].

@@ -9,8 +9,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// openEvents opens the desk that follows the pull requests of agents, and what
-// receives the events of forges for it and for mentions.
+// openEvents creates the desk that follows the pull requests of agents, and the
+// inbox for events of forges.
 func (a *assembly) openEvents(context.Context) error {
 	if !a.config.follows() {
 		return nil

@@ -74,7 +74,7 @@ func (c *mentionsConfig) email(host, login string) string {
 	return c.Owner
 }
 
-// openMentions opens the desk that works on mentions. It handles events before
+// openMentions creates the desk that works on mentions. It gets events before
 // the desk that follows pull requests.
 func (a *assembly) openMentions() {
 	var repos []forge.Repo
@@ -139,8 +139,9 @@ func (s starter) Start(ctx context.Context, n mention.Start) error {
 	return err
 }
 
-// requestOf returns the request for an agent that a mention asks for. An agent that
-// works on a pull request pushes to its branch; any other opens one.
+// requestOf returns the request for an agent that a mention asks for. If the
+// mention is at a pull request, the agent pushes to its branch. Otherwise the
+// agent opens a pull request.
 func requestOf(n mention.Start, owner account.APIKey) agents.Request {
 	q := agents.Request{By: owner, ID: n.AgentID, RunID: agent.NewRunID(), Prompt: agents.Prompt{Text: n.Prompt}}
 	repo := agents.Repository{URL: n.RepoURL}

@@ -89,7 +89,8 @@ func (c *ModelConfig) checkParams(at string) error {
 	return nil
 }
 
-// info returns what is known about the model, overridden by the configuration.
+// info returns the known properties of the model, overridden by the
+// configuration.
 func (c *ModelConfig) info() model.Info {
 	info := model.Lookup(c.Name)
 	info.ID = c.ID

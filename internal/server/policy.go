@@ -23,7 +23,7 @@ import (
 	"aloft/internal/server/probe"
 )
 
-// policyConfig configures what agents may do without asking.
+// policyConfig configures the actions that agents may do without asking.
 type policyConfig struct {
 	RunMode         string   `yaml:"run_mode"`         // allowlist, auto-review or run-everything; default the team's, person's or agent's own
 	ClassifierModel string   `yaml:"classifier_model"` // id of the model that reviews calls; default fast_model, or else the agent's own
@@ -79,8 +79,8 @@ func newReviewer(c policyConfig, rules store.Rules, g *gateway.Gateway, m *model
 	})
 }
 
-// sandboxPolicy returns the sandbox policy for what is not a tool call; nil means not
-// sandboxed.
+// sandboxPolicy returns the sandbox policy for processes other than tool calls;
+// nil means not sandboxed.
 func (a *assembly) sandboxPolicy(ctx context.Context, of agent.Agent, what string) (*sandbox.Policy, error) {
 	if what == fleet.SandboxGit {
 		return a.reviewer.GitSandbox(ctx, of)

@@ -118,9 +118,9 @@ func (s *Server) FirstLink(ctx context.Context) string {
 	return ""
 }
 
-// SignInText returns what to print about the owner's sign-in link. If the output goes to
-// the journal of systemd, which other users may read, the link is written to a file in
-// the data folder instead.
+// SignInText returns the text to print about the owner's sign-in link. If the
+// output goes to the journal of systemd, which other users may read, the link
+// is written to a file in the data folder instead.
 func (o Options) SignInText(link string, journal bool) string {
 	const rules = "The link works once, within three days. Until somebody can sign in, every start makes a new link.\n"
 	if !journal {

@@ -1,5 +1,5 @@
-// Package adapter gives the scheduler, the fleet, the builder of environments and the
-// store of artifacts the interfaces that the API wants.
+// Package adapter adapts the scheduler, the fleet, the builder of environments
+// and the store of artifacts to the interfaces of the API.
 package adapter
 
 import (

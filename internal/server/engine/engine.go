@@ -70,8 +70,8 @@ func Find(c Config) error {
 }
 
 // find chooses the best engine that this host has. "auto" chooses only engines
-// that run in a [dockerfile.Cell]. The operator has to name any other, and contains
-// what it builds.
+// that run in a [dockerfile.Cell]. Any other must be named by the operator, who
+// has to isolate its builds.
 func find(c Config) (found, error) {
 	auto := c.Builder == "auto" || c.Builder == ""
 	if auto || c.Builder == "buildkit" && c.Address == "" || c.Builder == "buildah" {
