@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// bootMark begins a comment line of known_hosts that says which boot of a
-// machine a host's keys belong to.
+// bootMark is the prefix of a comment line of known_hosts that names the boot
+// of a machine to which a host's keys belong.
 const bootMark = "# aloft "
 
-// Forget returns Aloft's known_hosts prepared for a host in the given life
-// (boot) of its machine. It removes keys of other lives, since a recreated
-// machine has a new key. It keeps a key of this life, so that ssh notices if
-// the key changes.
+// Forget returns Aloft's known_hosts prepared for a host in the given boot of
+// its machine. It removes the host's keys of other boots, since a recreated
+// machine has a new key. It keeps a key of this boot, so that ssh detects a
+// changed key.
 func Forget(known, host, life string) string {
 	host, life = escape(host), escape(life)
 	mark := bootMark + host + " " + life

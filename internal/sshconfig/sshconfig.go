@@ -63,7 +63,7 @@ func Stanza(options []string) string {
 }
 
 // Set returns the configuration with the stanza: in place of the existing one,
-// or at the end, where it does not affect what comes before. An empty stanza
+// or at the end, where it does not affect earlier sections. An empty stanza
 // removes it. old is the previous stanza.
 func Set(config, stanza string) (changed, old string, err error) {
 	from, to, err := find(config)
