@@ -41,7 +41,7 @@ var Offered = []Definition{
 // OnDesktop is also offered if the machine has a desktop.
 var OnDesktop = Definition{Name: ComputerUse, Description: "uses graphical programs, such as a browser, with mouse and keyboard, and looks at the screen; the next call continues its conversation"}
 
-// missing maps subagents to what not every machine has and they need.
+// missing maps subagents to requirements that not every machine meets.
 var missing = map[string]string{
 	ComputerUse: "a desktop in the machine",
 }
@@ -149,8 +149,8 @@ var Folders = []string{".cursor/agents", ".claude/agents", ".codex/agents"}
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
 
-// Parse parses a definition, as far as it is valid. The complaints say what was
-// ignored; if ok is false, they say why there is no definition.
+// Parse parses the valid parts of a definition. The complaints describe the
+// ignored parts or, if ok is false, why there is no definition.
 func Parse(file string, data []byte) (d Definition, complaints []string, ok bool) {
 	complain := func(format string, args ...any) {
 		complaints = append(complaints, file+": "+fmt.Sprintf(format, args...))
