@@ -19,8 +19,9 @@ const (
 	BackendHeader = "backend-traceparent"
 )
 
-// Parse parses a traceparent. An invalid one gives the empty context. The result
-// is sampled whatever the flags say, because the server decides itself what it records.
+// Parse parses a traceparent. An invalid one gives the empty context. The
+// result is sampled whatever the flags say, because the server itself decides
+// which traces to record.
 func Parse(header string) trace.SpanContext {
 	if len(header) > 512 {
 		return trace.SpanContext{}

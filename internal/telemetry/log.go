@@ -13,8 +13,8 @@ import (
 const maxAttribute = 256
 
 // sent are the log attributes that are sent: ids, names of our own, outcomes
-// and times. Other attributes may contain anything (an error repeats what a
-// file or a command said) and are not sent.
+// and times. Other attributes are not sent, because they may contain anything:
+// an error may quote a file or a command's output.
 var sent = []string{
 	"agent", "run", "call", "machine", "boot", "tool", "rpc", "request", "route", "method", "status", "code", "user",
 	"took", "duration", "attempt", "bytes", "outcome", "names", "signal", "process",

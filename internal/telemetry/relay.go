@@ -52,8 +52,8 @@ type From struct {
 // Relay receives the telemetry of exec-daemon in a machine, as OTLP over gRPC,
 // and forwards the parts it recognizes. The data is untrusted: only names,
 // texts and attributes that look like exec-daemon's own, plausible ids, times
-// and numbers, and spans of the permitted trace are kept; from says whose they
-// are. A nil Telemetry has no relay.
+// and numbers, and spans of the permitted trace are kept. from identifies the
+// machine's agent. A nil Telemetry has no relay.
 func (t *Telemetry) Relay(from From) http.Handler {
 	if t == nil {
 		return nil
@@ -73,8 +73,8 @@ type relay struct {
 	resource *resourcepb.Resource
 }
 
-// take serves one OTLP service: it forwards what clean leaves of a message, if
-// anything.
+// take serves one OTLP service: it forwards the parts of a message that clean
+// keeps, if any.
 func take[T any](routes *http.ServeMux, send sender, path string, clean func(context.Context, *T) (*T, error)) {
 	forward := call[T](send, path)
 	limit := rate.NewLimiter(rate.Every(relayEvery), relayBurst)
@@ -212,7 +212,7 @@ func (r relay) metrics(_ context.Context, data *metricspb.MetricsData) (*metrics
 	}}}, nil
 }
 
-// metric returns what is forwarded of a metric, and its number of points.
+// metric returns the parts of a metric to forward, and its number of points.
 func (r relay) metric(m *metricspb.Metric) (*metricspb.Metric, int) {
 	kind := machineMetric(m.GetName())
 	if kind == nil {

@@ -71,7 +71,7 @@ type Telemetry struct {
 }
 
 // Open returns a Telemetry, or nil if nothing should be sent. It does not
-// connect: an unreachable receiver blocks nobody, and what it misses is lost.
+// connect: an unreachable receiver does not block, and the data for it is lost.
 func Open(c Config) (*Telemetry, error) {
 	if c.Ghost || c.Endpoint == "" {
 		return nil, nil //nolint:nilnil // a nil Telemetry sends nothing
@@ -153,7 +153,7 @@ func (t *Telemetry) Metrics() sdkmetric.Reader {
 	return t.metrics
 }
 
-// Shutdown sends what is pending and stops. Metrics end with their provider.
+// Shutdown sends the pending data and stops. Metrics end with their provider.
 func (t *Telemetry) Shutdown(ctx context.Context) error {
 	if t == nil {
 		return nil

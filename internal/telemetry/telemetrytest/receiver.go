@@ -154,8 +154,8 @@ func (r *Receiver) Logs() []*logspb.LogRecord {
 	return append([]*logspb.LogRecord(nil), r.logs...)
 }
 
-// Text returns everything that was received as text, to search for what must
-// not be in it.
+// Text returns everything that was received as text, so that a test can search
+// it for data that must not be sent.
 func (r *Receiver) Text() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
