@@ -26,7 +26,7 @@ const (
 	Control Home = "control" // in the control plane
 )
 
-// Runner is what runs the calls of a tool.
+// Runner is the component that runs the calls of a tool.
 type Runner string
 
 // Runners.
