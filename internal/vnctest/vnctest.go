@@ -33,7 +33,7 @@ func Start(t testing.TB, width, height int) Server {
 	}
 	defer func() { _ = said.Close() }()
 	var log bytes.Buffer
-	// The test's clean-up stops it, after what was started later.
+	// The test's clean-up stops it, after processes that were started later.
 	cmd := exec.Command(program, "-displayfd", "3", "-rfbport=-1", "-rfbunixpath="+path, "-SecurityTypes", "None",
 		"-geometry", fmt.Sprintf("%dx%d", width, height), "-depth", "24")
 	cmd.ExtraFiles, cmd.Stderr = []*os.File{says}, &log
