@@ -24,8 +24,8 @@ func Join(a, b net.Conn) {
 func oneWay(dst, src net.Conn) {
 	_, err := io.Copy(dst, src)
 	if err != nil {
-		// One direction failed, so what the other still sends reaches nobody.
-		// Closing a stream does not end a Read of it; a deadline does.
+		// One direction failed, so data of the other has no receiver. Closing a
+		// stream does not end a Read of it; a deadline does.
 		_ = src.SetDeadline(time.Unix(1, 0))
 		_ = dst.SetDeadline(time.Unix(1, 0))
 		return

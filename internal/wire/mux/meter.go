@@ -44,7 +44,7 @@ type meter struct {
 	exceeded error // why the connection was closed; nil otherwise
 }
 
-// holding is the state of one stream.
+// holding counts the buffered bytes of one stream.
 type holding struct {
 	id       uint32
 	foreign  bool // the peer opened the stream
@@ -59,7 +59,7 @@ func newMeter(conn net.Conn, parity uint32) *meter {
 	return &meter{Conn: conn, parity: parity, streams: map[uint32]*holding{}}
 }
 
-// Read reads from the peer and counts what it sent.
+// Read reads from the peer and counts the bytes.
 func (m *meter) Read(p []byte) (int, error) {
 	n, err := m.Conn.Read(p)
 	if over := m.in.scan(p[:n], m.received); over != nil {
@@ -68,9 +68,9 @@ func (m *meter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write counts what this end sends, then sends it. The session writes the header of
-// a data frame by itself, and then the body: a short body goes with its header in one
-// write, so that the peer is woken once. Only the session's one writer calls it.
+// Write counts and sends bytes. The session writes the header of a data frame
+// and then its body; Write combines a short body with its header in one write,
+// so that the peer is woken once. Only the session's one writer calls it.
 func (m *meter) Write(p []byte) (int, error) {
 	_ = m.out.scan(p, m.sent) // sent never returns an error
 	if len(m.unsent) == 0 && len(p) == frameSize && m.out.have == 0 && m.out.body > 0 {
@@ -147,7 +147,7 @@ func (m *meter) exceed(format string, args ...any) error {
 	return m.exceeded
 }
 
-// sent counts a frame of this end.
+// sent counts a frame that this end sends.
 func (m *meter) sent(f frame) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -205,7 +205,7 @@ type stream struct {
 	holding *holding
 }
 
-// Read reads what the peer sent.
+// Read reads data from the peer.
 func (s *stream) Read(p []byte) (int, error) {
 	n, err := s.Stream.Read(p)
 	if n > 0 && s.took(n) {
@@ -231,7 +231,7 @@ func (s *stream) took(n int) (shrink bool) {
 	return shrink
 }
 
-// Close ends writing. What the peer sends can still be read.
+// Close ends writing. Data from the peer can still be read.
 func (s *stream) Close() error {
 	err := s.Stream.Close()
 	s.meter.mu.Lock()

@@ -1,10 +1,10 @@
 // Package mux multiplexes the one connection between the control plane and a
 // machine: many streams over one net.Conn, opened by either end, each with a
-// name that says what it is for. The control plane is the client of the
+// name that identifies its purpose. The control plane is the client of the
 // connection and pod-daemon the server; both may open streams.
 //
-// yamux carries the streams. What is here are their names, the limits on a hostile
-// peer, and the counts of bytes, none of which yamux has.
+// yamux carries the streams. This package adds their names, limits on a hostile
+// peer, and counts of bytes.
 package mux
 
 import (
