@@ -27,7 +27,7 @@ function pack(): Plugin {
   };
 }
 
-/** Tells public/early.js the address of the script of an agent's page. */
+/** Passes the address of the script of an agent's page to public/early.js. */
 function early(): Plugin {
   return {
     name: "early",
@@ -51,7 +51,7 @@ function needs(page: string, id: string, about: (id: string) => { importers: str
   return about(id)?.importers.some((by) => needs(page, by, about, seen)) ?? false;
 }
 
-// The mode demo has data of its own in the place of a server.
+// In mode demo, sample data replaces the server.
 export default defineConfig(({ mode }) => ({
   plugins: mode === "demo" ? [react()] : [react(), early(), pack()],
   build: {
@@ -66,8 +66,8 @@ export default defineConfig(({ mode }) => ({
         entryFileNames: "assets/a-[hash].js",
         chunkFileNames: "assets/c-[hash].js",
         assetFileNames: "assets/s-[hash][extname]",
-        // Each file costs a round trip: all that the first view needs is one, and all
-        // that the page of an agent needs besides is another.
+        // Each file costs a round trip, so the first view needs only one file, and the page of an agent one
+        // more.
         codeSplitting: {
           groups: [
             { name: "first", tags: ["$initial"], priority: 2 },

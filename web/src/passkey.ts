@@ -61,5 +61,5 @@ export async function ask(options: unknown): Promise<unknown> {
   };
 }
 
-/** Whether the person has only said no to their browser. */
+/** Whether the user has only cancelled the browser's dialog. */
 export const declined = (e: unknown): boolean => e instanceof DOMException && (e.name === "NotAllowedError" || e.name === "AbortError");

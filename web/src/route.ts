@@ -81,7 +81,7 @@ export function go(place: Place): void {
 
 export const usePlace = (): Place => placeOf(path.use());
 
-/** link makes an anchor that stays in the page, and works as one all the same. */
+/** link makes an anchor navigate within the page, and still work as a normal link. */
 export function link(place: Place) {
   return {
     href: pathOf(place),

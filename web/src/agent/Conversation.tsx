@@ -28,7 +28,8 @@ function guess(e: Entry | undefined): number {
   return 26;
 }
 
-/** The entries that are in sight. Whoever is at the end stays there; whoever has scrolled up is left alone. */
+/** The visible entries. A view at the end of the conversation stays at the end; a view that is scrolled up
+ * does not move. */
 export function Conversation({ follower, finding }: { follower: Follower; finding: Finding }) {
   const revision = useWritten(follower);
   const { more, older } = follower;
@@ -71,8 +72,8 @@ export function Conversation({ follower, finding }: { follower: Follower; findin
   useLayoutEffect(() => {
     if (atEnd.current && !pressed) toEnd();
   }, [total, height, pressed]);
-  // Scrolling between press and release would move what is pressed away from the
-  // pointer, and nothing would be clicked.
+  // Scrolling between press and release would move the pressed element away from the pointer, and the browser
+  // would report no click.
   useEffect(() => {
     if (!pressed) return;
     const release = (e: PointerEvent) => e.buttons || setTimeout(() => setPressed(false)); // after the click
@@ -80,7 +81,7 @@ export function Conversation({ follower, finding }: { follower: Follower; findin
     ends.forEach((end) => window.addEventListener(end, release));
     return () => ends.forEach((end) => window.removeEventListener(end, release));
   }, [pressed]);
-  // What is above or below may change the height without a new range of rows.
+  // Content above or below may change its height without changing the range of rows.
   useEffect(() => {
     const el = box.current;
     if (!el) return;

@@ -6,7 +6,7 @@ import { words } from "../words";
 
 const w = words.evidence;
 
-/** What a run has achieved, next to its status. */
+/** The outcome of a run, next to its status. */
 export function Outcome({ outcome, evidence }: { outcome: string; evidence?: Proof | undefined }) {
   const unchecked = outcome === "done" && !evidence?.checks?.length && !evidence?.goal;
   return <span className="badge" title={unchecked ? w.unchecked : w.titles[outcome]}>{unchecked ? w.notChecked : (w.outcomes[outcome] ?? outcome)}</span>;

@@ -13,7 +13,7 @@ import { TurnContext } from "./turns";
 
 const w = words.agent;
 
-/** What can be done about the last run, which has failed: the same again, or by another model. */
+/** Actions for a failed last run: run it again, with the same or another model. */
 export function RetryRun() {
   const of = useContext(TurnContext);
   const client = useClient();
@@ -45,7 +45,7 @@ export function RetryRun() {
   );
 }
 
-/** Asks for the model to go on with. */
+/** Asks which model to continue with. */
 function RetryWith({ id, used, close, done }: { id: string; used: string; close: () => void; done: () => void }) {
   const client = useClient();
   const models = useLoad(client.models, []);

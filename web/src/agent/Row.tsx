@@ -19,7 +19,7 @@ import { TurnActs, TurnContext } from "./turns";
 
 const w = words.agent;
 
-/** One entry of a conversation. It is drawn again when its rev has grown. */
+/** One entry of a conversation. It renders again when its rev increases. */
 export const Row = memo(
   function Row({ entry }: { entry: Entry; rev: number }) {
     switch (entry.kind) {
@@ -82,7 +82,7 @@ function OwnShots({ shots }: { shots: readonly Shot[] }) {
   return of && <Shots id={of.id} shots={shots} />;
 }
 
-/** Has an agent go on that was at its limit: each run has an allowance of its own. */
+/** Continues an agent that has reached a limit: each run has its own allowance. */
 function Continue() {
   const of = useContext(TurnContext);
   if (!of) return null;

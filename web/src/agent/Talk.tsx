@@ -15,7 +15,7 @@ import { Edit, TurnContext, type Point } from "./turns";
 
 export const look = 2_500; // milliseconds between looks at an agent's state
 
-/** What is known of an agent while one talks to it. */
+/** The state of an agent in a conversation with it. */
 export type Talking = { follower: Follower; busy: boolean; outgoing: readonly Outgoing[]; sent: () => void };
 
 /** useTalk follows an agent and sends prompts to it, whichever tab is open. */

@@ -20,7 +20,7 @@ function textOfCall(c: Call): string {
   return parts.join("\n");
 }
 
-/** textOf returns what the row of an entry shows, folded or not, as one text. */
+/** textOf returns the text of the row of an entry, folded or not. */
 export function textOf(e: Entry): string {
   switch (e.kind) {
     case "prompt":
@@ -74,12 +74,12 @@ export const failuresOf = (entries: readonly Entry[]): number[] => entries.flatM
 export const startsOf = (entries: readonly Entry[]): number[] =>
   entries.flatMap((e, i) => (e.kind === "prompt" || (e.kind !== "turn" && (i === 0 || entries[i - 1]?.kind === "turn")) ? [i] : []));
 
-/** stepFrom returns the nearest of some indexes before or after a place, starting over at the other end. */
+/** stepFrom returns the next or previous of some indexes from a position, wrapping around. */
 export function stepFrom(some: readonly number[], from: number, back: boolean): number | undefined {
   return back ? (some.findLast((i) => i < from) ?? some.at(-1)) : (some.find((i) => i > from) ?? some[0]);
 }
 
-/** The beginning and the end of every place in a text that contains another, in any case. */
+/** The start and end of every match in a text, ignoring case. */
 export function placesIn(text: string, wanted: string, most: number): [from: number, to: number][] {
   const low = text.toLowerCase();
   const whole = low.length === text.length ? low : text; // a few letters have another length in lower case

@@ -3,7 +3,8 @@ import type { Follower } from "../journal/follow";
 import { useKey } from "../keys";
 import { failuresOf, hitsOf, startsOf, stepFrom } from "./find";
 
-/** A row to which the conversation scrolls. focus is whether it takes the focus, n tells one jump from the next. */
+/** A row to which the conversation scrolls. focus is whether the row gets the focus; n distinguishes repeated
+ * jumps. */
 export type Target = { key: string; n: number; focus: boolean };
 
 /** The state of the tools that find places in a conversation. */

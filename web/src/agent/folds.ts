@@ -1,9 +1,8 @@
 import { createContext, useContext, useState } from "react";
 
 /**
- * What is folded and unfolded, by the key of its entry, since rows out of sight are
- * not kept. all applies to entries without a state of their own; undefined leaves each
- * as it is by default.
+ * Which entries are folded, by key, since invisible rows keep no state. all applies to entries without a
+ * state of their own; if it is undefined, each has its default.
  */
 export type Folds = { states: Map<string, boolean>; all?: boolean | undefined };
 

@@ -13,7 +13,7 @@ type Jump = {
   virtual: Virtualizer<HTMLDivElement, Element>;
   entries: readonly Entry[];
   target: Target | undefined;
-  /** What is searched; the jump goes to its first place in the row. */
+  /** The searched text; the jump goes to its first occurrence in the row. */
   text: string;
   /** Called before the conversation scrolls away from its end. */
   leave: () => void;
@@ -54,7 +54,7 @@ export function useJump(jump: Jump): void {
   }, [target]);
 }
 
-/** Scrolls what is searched into view, within the row's own scrolling boxes too. */
+/** Scrolls the occurrence into view, also within the row's own scrolling boxes. */
 function settle(box: HTMLElement, row: HTMLElement, text: string, focus: boolean): void {
   if (focus) row.focus({ preventScroll: true });
   const range = rangesIn(row, text)[0];

@@ -17,7 +17,7 @@ const w = words.agent.turn;
 /** A point from which the conversation can be retried: a run or a turn. */
 export type Point = { runId: string; text: string; images: Shot[] } | { turn: number };
 
-/** What can be done with the turns of a conversation; free unless the agent works or is archived. */
+/** Actions on the turns of a conversation; free is false while the agent works or is archived. */
 export const TurnContext = createContext<{ id: string; model: string; free: boolean; done: () => void; edit: (p: Point) => void; fork: (turn: number) => void } | null>(null);
 
 const bodyOf = (p: Point): Retry => ("turn" in p ? { turn: p.turn } : { runId: p.runId });

@@ -13,7 +13,7 @@ const day = 86_400_000;
 type Kind = keyof typeof standings;
 type When = keyof typeof w.when;
 
-/** What a person has chosen to see. It is in the address, and stays in the tab. */
+/** The filters that a person has chosen. They are in the address, and last for the tab. */
 export type FilterChoice = { search?: string; kind?: Kind; repository?: string; who?: string; when?: When; from?: string; to?: string };
 
 const fields = { search: "q", kind: "status", repository: "repository", who: "who", when: "created", from: "from", to: "to" } as const;
@@ -31,7 +31,7 @@ export function choiceIn(query: string): FilterChoice | undefined {
   return Object.keys(out).length > 0 ? (out as FilterChoice) : undefined;
 }
 
-/** queryOf returns a query with other filters in it. Other parameters stay. */
+/** queryOf returns a query with its filters replaced. Other parameters are kept. */
 export function queryOf(choice: FilterChoice, query: string): string {
   const q = new URLSearchParams(query);
   for (const [field, name] of Object.entries(fields)) {
@@ -43,7 +43,7 @@ export function queryOf(choice: FilterChoice, query: string): string {
   return text && `?${text}`;
 }
 
-/** The filters of the list: those of the address, or else those last used in this tab. */
+/** The filters of the list: those in the address, or else the last ones used in this tab. */
 export function useFilters(): [FilterChoice, (now: FilterChoice) => void] {
   const [kept, keep] = useDraft<FilterChoice>("agents", {});
   const [given, give] = useState(() => choiceIn(location.search));
@@ -65,7 +65,7 @@ export function useFilters(): [FilterChoice, (now: FilterChoice) => void] {
   return [choice, set];
 }
 
-/** The beginning of a day of this place, some days after another, as the API has times. */
+/** The beginning of a day in local time, some days after another, in the API's format. */
 const dayAt = (text: string, more = 0): string => new Date(new Date(`${text}T00:00`).getTime() + more * day).toISOString();
 
 /** findOf returns the query for the server. */

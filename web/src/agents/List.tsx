@@ -123,7 +123,7 @@ type RowsProps = {
   more: boolean;
 };
 
-/** The rows that are in sight. Arrow keys, or j and k, go from one to the next. */
+/** The visible rows. Arrow keys, or j and k, move between them. */
 function Rows({ find, rows, now, picked, setPicked, see, more }: RowsProps) {
   const client = useClient();
   const { items: approvals } = useApprovals(client);

@@ -63,7 +63,7 @@ export const AgentRow = memo(function AgentRow({ agent: a, now, index, total, to
   );
 });
 
-/** What the agent asks, and the answers that need no more thought. */
+/** The agent's question, and the answers that need only one click. */
 function Asks({ question: q, more, tab }: { question: Approval; more: number; tab: number }) {
   const kind = kindOf(q);
   const box = useRef<HTMLDivElement>(null);

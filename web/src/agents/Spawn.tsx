@@ -41,7 +41,7 @@ export function requestOf(f: Form): CreateAgent {
   return out;
 }
 
-/** The dialog for a new agent. What was written stays until it is sent. */
+/** The dialog for a new agent. The input is kept until it is sent. */
 export default function Spawn() {
   const client = useClient();
   const [form, setForm, clear] = useDraft<Form>("spawn", empty);

@@ -31,7 +31,7 @@ async function each(some: readonly AgentSummary[], what: (a: AgentSummary) => Pr
   return done;
 }
 
-/** Stops the runs of those that work. */
+/** Stops the runs of the working agents. */
 export async function stopAll(client: Client, some: readonly AgentSummary[]): Promise<void> {
   const done = await each(some.filter(isOpen), (a) => client.cancel(a.id, a.latestRunId ?? ""));
   if (done.length > 0) toast(words.agents.stopped(done.length));

@@ -2,13 +2,12 @@ import { Signal } from "../signal";
 import type { SignedIn } from "./types";
 
 /**
- * Who has signed in with this browser. The session itself is a cookie that no
- * script can read; here is only what the server says of it. Undefined is that
- * the server has not been asked yet.
+ * The user who has signed in with this browser. The session itself is a cookie that no script can read; this
+ * is the server's description of it. Undefined means that the server was not asked yet.
  */
 export const session = new Signal<SignedIn | undefined>(undefined);
 
-/** Says that the session has ended, whoever found out. */
+/** Notifies listeners that the session has ended. */
 export function ended(): void {
   const { signedIn, ...rest } = session.get() ?? { signedIn: false, password: false, passkey: false };
   if (signedIn) session.set({ passkey: rest.passkey, ...(rest.provider ? { provider: rest.provider } : {}), password: false, signedIn: false });
@@ -16,7 +15,7 @@ export function ended(): void {
 
 const order = ["viewer", "member", "admin", "owner"];
 
-/** Whether who has signed in may do what needs the role. */
+/** Whether the signed-in user has at least the role. */
 export function useMay(role: "member" | "admin" | "owner"): boolean {
   return order.indexOf(session.use()?.user?.role ?? "") >= order.indexOf(role);
 }

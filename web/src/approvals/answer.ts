@@ -8,7 +8,7 @@ import { words } from "../words";
 import { kindOf } from "./kind";
 import { refreshApprovals } from "./store";
 
-/** What is sent with a decision: a message for the agent, and answers to its questions. */
+/** The data sent with a decision: a message for the agent, and answers to its questions. */
 export type Words = { message?: string; answers?: QuestionAnswer[] };
 
 /** Answers a request, and reports whether the answer was accepted. */

@@ -52,7 +52,7 @@ export function ReviewFacts({ pull: p }: { pull: Known }) {
   );
 }
 
-/** The open pull requests of an agent, one line each, with what to do about them. */
+/** The open pull requests of an agent, one line each, with their actions. */
 export function PullStrip({ agent, pulls }: { agent: Agent; pulls: readonly Known[] }) {
   const open = pulls.filter((p) => p.state === "open" && p.url);
   if (open.length === 0) return null;

@@ -8,7 +8,7 @@ import { ClientContext } from "../api/use";
 import { OpenPull, PullRow } from "./Pulls";
 import { rowsOf, standOf, pullRequestOf } from "./pulls";
 
-// A dialog is drawn over the page, of which there is none here.
+// A dialog covers the page, but this test has no page.
 vi.mock("react-dom", async (original) => ({ ...(await original<object>()), createPortal: (node: unknown) => node }));
 
 const pull = (repo: string, more: Partial<PullRequest> = {}): PullRequest => ({ repoUrl: `git.test/${repo}`, branch: "aloft/x", ...more });

@@ -27,8 +27,8 @@ const bare = (url: string) => url.replace(/^[a-z+]+:\/\//i, "");
 const placeOf = (p: PullRequest) => `${bare(p.repoUrl)}\n${p.branch}`;
 
 /**
- * rowsOf is a row for each pull request, and one for each repository that has
- * none. made are those of this page, seen what the forge said last.
+ * rowsOf returns a row for each pull request, and one for each repository without one. made are those opened
+ * on this page, seen the latest states at the forge.
  */
 export function rowsOf(agent: Pick<Agent, "repos" | "pullRequests">, made: readonly PullRequest[] = [], seen: readonly PullRequestStatus[] = []): Row[] {
   const all = new Map<string, NonNullable<Row["pull"]>>();

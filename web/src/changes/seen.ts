@@ -4,7 +4,7 @@ import { opened } from "./pulls";
 
 const look = 30_000; // polling interval in milliseconds: the server asks the forge at most every ten seconds
 
-/** What the forge last said about the pull requests of an agent. */
+/** The latest state of an agent's pull requests at the forge. */
 export type PullsSeen = Loaded<{ items: PullRequestStatus[] }>;
 
 /** usePulls asks for the state of an agent's pull requests, again and again, if it has any. */

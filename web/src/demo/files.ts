@@ -6,7 +6,7 @@ import { type Item, outbox } from "./outbox";
 
 const most = 24 * 3600 * 1000; // milliseconds for which a delivery is retried
 
-/** Sends what waits, and keeps what could not be sent for later. */
+/** Sends the queued prompts, and keeps those that could not be sent for later. */
 export async function deliver(url: string, now = clock.now()): Promise<number> {
   let sent = 0;
   for (const item of await outbox.waiting(now)) {
@@ -21,7 +21,7 @@ export async function deliver(url: string, now = clock.now()): Promise<number> {
   return sent;
 }
 
-/** Whether a delivery is so old that it is given up. */
+/** Whether a delivery is so old that the page gives it up. */
 export function givenUp(item: Item, now = clock.now()): boolean {
   return now - item.createdAt > most;
 }

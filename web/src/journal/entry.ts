@@ -45,5 +45,5 @@ export type Call = {
 /** A subagent's work, which is a conversation of its own. */
 export type Subagent = { type: string; description: string; task: string; model: string; background?: boolean; said: Transcript };
 
-/** An entry without what every entry has. */
+/** An entry without the fields that every entry has. */
 export type Shape = Entry extends infer E ? (E extends Entry ? Omit<E, "key" | "rev" | "time" | "seq"> : never) : never;

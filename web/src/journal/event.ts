@@ -10,9 +10,10 @@ export type Block = Schemas["JournalConversationBlock"];
 export type Message = Schemas["JournalConversationMessage"];
 /** The result of a check: passed, failed, not_run or lost. */
 export type Check = Schemas["JournalCheckResult"];
-/** What the outcome of a run is based on. stale: another commit was pushed than the one that was checked. */
+/** The facts from which the outcome of a run is derived. stale: the checks ran on another commit than the
+ * pushed one. */
 export type Proof = Schemas["JournalEvidence"];
-/** What an agent reports about a bug: fixed, not_a_bug or not_fixed. */
+/** An agent's report about a bug: fixed, not_a_bug or not_fixed. */
 export type Bugfix = Schemas["JournalBugfix"];
 
 /** Unwraps an event of a check's call, which is shown in the agent's conversation. */

@@ -424,7 +424,7 @@ export function settled(events: readonly Event[]): Event[] {
 
 export const textOf = (blocks: readonly Block[] | undefined): string => (blocks ?? []).map((b) => b.text ?? "").join("");
 
-/** What an event that is shown as a note says: its subject, tone and text. */
+/** The note for an event: its subject, tone and text. */
 function noteOf(e: Event): [about: Note, tone: "plain" | "amber" | "red", text: string] | undefined {
   switch (e.kind) {
     case "pushed":

@@ -10,7 +10,7 @@ const first = 8; // shown before the user asks for more
 const step = 100;
 const tones = { yes: "green", offered: "blue", no: "grey" } as const;
 
-/** The rules for an agent's work, which of them its model has, and what was left out. */
+/** The rules for an agent's work, which of them its model has, and which were left out. */
 export function AgentRules({ id }: { id: string }) {
   const client = useClient();
   const { data } = useLoad(() => client.agentContext(id), [id]);

@@ -55,7 +55,7 @@ const colours = syntaxHighlighting(
 type Props = { path: string; text: string; changed: (text: string) => void; save: () => void; extensions?: Extension };
 const none: Extension = [];
 
-/** A file's text, to be changed. Another text is another editor: give it a key. */
+/** An editor for a file's text. To show another text, give it another key. */
 export default function Editor({ path, text, changed, save, extensions = none }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const tell = useRef({ changed, save });
@@ -93,7 +93,7 @@ export default function Editor({ path, text, changed, save, extensions = none }:
   return <div className="editor" ref={box} />;
 }
 
-/** What a text indents by. */
+/** The indentation of a text. */
 function unitOf(text: string): string {
   const found = /^(\t|  {1,7})\S/m.exec(text.slice(0, 20_000));
   return found?.[1] ?? "  ";

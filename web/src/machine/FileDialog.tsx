@@ -8,7 +8,7 @@ import { root, tidied } from "./tree";
 
 const w = words.files;
 
-/** What is to be done: in a folder, or to a path. */
+/** The action to perform: in a folder, or on a path. */
 export type Asked = { what: "file" | "folder" | "move" | "replace"; path: string } | { what: "remove"; path: string; folder: boolean };
 
 const titles = { file: w.newFile, folder: w.newFolder, move: w.rename };

@@ -22,7 +22,7 @@ type Seen =
 
 type Props = { agent: string; path: string; size: number | undefined; revision: number; close: () => void; written: () => void };
 
-/** One file of a machine. What is written into it stays until it is saved, over a reload too. */
+/** One file of a machine. Unsaved changes survive a reload. */
 export function FileView({ agent, path, size, revision, close, written }: Props) {
   const client = useClient();
   const [seen, setSeen] = useState<Seen>({ is: "loading" });
@@ -48,7 +48,7 @@ export function FileView({ agent, path, size, revision, close, written }: Props)
     setSeen(now);
   }, []);
 
-  /** Reads the file. What was written here stays, unless it is to be dropped. */
+  /** Reads the file. Unsaved changes are kept, unless they are to be dropped. */
   const load = useCallback(
     async (how: "first" | "look" | "drop") => {
       const type = pictureOf(path);

@@ -194,7 +194,7 @@ function Tool({ icon, name, act, off = false }: { icon: IconName; name: string; 
   );
 }
 
-/** What the branch has done to files, and which folders they are in. */
+/** The branch's changes to files, and the folders that contain them. */
 function marksOf(diff: string): ReadonlyMap<string, Mark> {
   const marks = new Map<string, Mark>();
   for (const f of parseDiff(diff)) {

@@ -3,7 +3,7 @@ import { languageOf } from "../parts/colour";
 
 type Language = LanguageSupport | StreamLanguage<unknown>;
 
-/** The languages of the editor, each in a file of its own that comes when it is needed. */
+/** The languages of the editor. Each is a separate file that is loaded when needed. */
 const languages: Record<string, () => Promise<Language>> = {
   bash: () => import("@codemirror/legacy-modes/mode/shell").then((m) => StreamLanguage.define(m.shell)),
   c: () => import("@codemirror/lang-cpp").then((m) => m.cpp()),

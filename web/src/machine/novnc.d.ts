@@ -1,5 +1,5 @@
-// What is used of noVNC, at the version in package.json. The two that are
-// protected are its own affair, and Screen's tests look after them.
+// The parts of noVNC that are used, at the version in package.json. Two are protected members; the tests of
+// Screen check that they exist.
 declare module "@novnc/novnc" {
   export default class RFB extends EventTarget {
     constructor(target: HTMLElement, channel: object, options?: { shared?: boolean });

@@ -4,7 +4,7 @@ import { lineEndOf, pictureOf, textOf } from "./text";
 
 const bytes = (s: string) => new TextEncoder().encode(s);
 
-// A text that nobody has changed is written back as the bytes that it was.
+// An unchanged text is written back with the same bytes.
 test.each(["", "a", "a\nb\n", "a\r\nb\r\n", "a\r\nb\n", "\n", "\r\n", "\r", "a\rb\r\nc", "\n\r\n", "\ufeffa\r\nb", "é\u2028😀\u0085\n"])("%j stays as it is", (s) => {
   const text = textOf(bytes(s));
   expect(text).toBe(s);

@@ -12,9 +12,8 @@ function above(path: string): string[] {
 }
 
 /**
- * The folders of a machine, as far as they are open. They are loaded when they
- * are opened, and again when revision changes; what was loaded stays while the
- * server is away.
+ * The open folders of a machine. They are loaded when they are opened, and again when revision changes.
+ * Loaded folders stay visible while the server is unreachable.
  */
 export function useTree(id: string, revision: number, first: string) {
   const client = useClient();

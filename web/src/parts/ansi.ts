@@ -6,9 +6,8 @@ export type Span = { text: string; look: string };
 const colours = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"];
 
 /**
- * ansi parses what a program has printed: colours and weights become classes, a
- * carriage return restarts the line, a backspace moves back, and every other
- * control sequence is dropped. No sequence affects other lines.
+ * ansi parses the output of a program: colours and weights become classes, a carriage return restarts the
+ * line, a backspace moves back, and every other control sequence is dropped. No sequence affects other lines.
  */
 export function ansi(text: string): Span[] {
   const out: Span[] = [];
@@ -57,7 +56,7 @@ export function ansi(text: string): Span[] {
   return out;
 }
 
-/** plainText returns what a program has printed without its colours. */
+/** plainText returns the output of a program without its colours. */
 export const plainText = (text: string): string => ansi(text).map((s) => s.text).join("");
 
 /** The closest of the 8 basic colours to one of the 256. */

@@ -14,7 +14,7 @@ export function newest(text: string, most: number): string {
   return `${words.clipped(from)}\n${text.slice(from)}`;
 }
 
-/** The same for a single line: only its beginning is kept. */
+/** The same for a single line: it keeps only the beginning. */
 export const clipLine = (line: string, most = 2_000): string => (line.length <= most ? line : `${line.slice(0, most)}… ${words.clipped(line.length - most)}`);
 
 // Bidirectional controls, invisible characters, and control characters other than tab and line ends.

@@ -34,13 +34,13 @@ export const isOpen = (a: AgentSummary) => a.runStatus === "CREATING" || a.runSt
 
 const fresh = 24 * 3600 * 1000; // for how long a failure counts as new, in milliseconds
 
-/** needsYou is whether an agent goes no further without a person. */
+/** needsYou is whether an agent waits for a person. */
 export function needsYou(a: AgentSummary, now: number): boolean {
   const status = statusOf(a);
   return status === "asks" || ((status === "failed" || status === "expired") && now - Date.parse(a.updatedAt) < fresh);
 }
 
-/** What a list can be narrowed to with one click, as the API's status has it. */
+/** The filters of a list that need one click, as values of the API's status. */
 export const standings = { all: "", asks: "asks", working: "working", failed: "failed", done: "finished,stopped", archived: "archived" } as const satisfies Record<keyof typeof words.agents.filter, string>;
 
 const stands: Record<string, (a: AgentSummary, now: number) => boolean> = {

@@ -5,13 +5,13 @@ import { words } from "../words";
 import { shownLine } from "./clip";
 import { Signal } from "../signal";
 
-/** What the tab shows instead of the product's name and icon. */
+/** The title and icon of the tab. */
 export type Tab = { name: string; icon: string };
 
 const none: Tab = { name: "", icon: "/icon.svg" };
 const tab = new Signal<Tab>(none);
 
-/** tabOf returns an agent's name after a sign of its status, and the icon of that status. */
+/** tabOf returns an agent's name with a character for its status before it, and the icon of that status. */
 export function tabOf(agent: AgentSummary): Tab {
   const status = statusOf(agent);
   const tone = toneOf[status];

@@ -20,7 +20,7 @@ export function idOf(name: string): string {
   return name.trim().split("/").at(-1)!.replace(/[[\]\s]/g, "-");
 }
 
-/** hostOf returns the host of what was typed: a host, or the address of a server or a repository. */
+/** hostOf returns the host of the input: a host, or the address of a server or a repository. */
 export function hostOf(text: string): { host: string; scheme: "https" | "http" } {
   const [, scheme, host = ""] = /^(?:(https?):\/\/)?(?:[^@/]*@)?([^/]*)/i.exec(text.trim()) ?? [];
   return { host: host.toLowerCase(), scheme: scheme?.toLowerCase() === "http" ? "http" : "https" };

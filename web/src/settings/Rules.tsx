@@ -10,7 +10,8 @@ const w = words.settings.rules;
 const files = ["permissions.json", "sandbox.json", "hooks.json", "rules.md", "skills.md", "deny-after"] as const;
 const owners = ["me", "team"] as const;
 
-/** The policy files: what runs without approval, what the sandbox may access, hooks, and how long an approval waits. */
+/** The policy files: commands that run without approval, the sandbox's access, hooks, and how long an approval
+ * waits. */
 export function Rules() {
   const [owner, setOwner] = useState<(typeof owners)[number]>("me");
   const [name, setName] = useState<(typeof files)[number]>("permissions.json");

@@ -8,7 +8,8 @@ import { words } from "../words";
 const w = words.settings;
 const modes = Object.keys(words.spawn.runModes) as (keyof typeof words.spawn.runModes)[];
 
-/** What agents may do without approval. The strictest of this, the server's and the agent's own setting applies. */
+/** The run mode: which actions need approval. The strictest of this, the server's and the agent's own setting
+ * applies. */
 export function RunMode() {
   const admin = useMay("admin");
   const member = useMay("member");

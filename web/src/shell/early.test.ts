@@ -8,7 +8,7 @@ import type { Transport } from "../api/transport";
 
 const script = readFileSync(join(import.meta.dirname, "../../public/early.js"), "utf8");
 
-/** What public/early.js asks for at an address, and which scripts it has preloaded. */
+/** The requests that public/early.js makes at an address, and the scripts that it has preloaded. */
 function early(pathname: string, wasIn: string | null) {
   const asked: string[] = [];
   const scripts: string[] = [];
@@ -23,7 +23,7 @@ function early(pathname: string, wasIn: string | null) {
   return { asked: asked.sort(), scripts };
 }
 
-/** A client, and what it asks for. */
+/** A client, and its requests. */
 function recorded() {
   const asked: string[] = [];
   const transport = { ahead: (path) => asked.push(path), json: (_, path) => (asked.push(path), new Promise(() => {})) } as Partial<Transport> as Transport;

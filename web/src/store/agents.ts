@@ -15,9 +15,8 @@ const ahead = 60; // load the next page when this few rows are left
 type Page = { ids: string[]; bottom: string; next: string | undefined }; // bottom is when its last one was made
 
 /**
- * The agents that a filter leaves, newest first, a page at a time: as far down
- * as anybody has scrolled. While it is watched, its first page and those in
- * sight are asked for again and again.
+ * The agents that match a filter, newest first, loaded in pages as far as the list was scrolled. While the
+ * list is watched, its first page and the visible pages are refreshed periodically.
  */
 export class AgentStore {
   private state: Agents;
@@ -28,7 +27,7 @@ export class AgentStore {
   private timer = 0;
   private busy: Promise<void> | undefined;
 
-  /** What is known to match already is shown until the server has answered. */
+  /** Agents that are known to match are shown until the server has replied. */
   constructor(
     private readonly client: Client,
     private readonly find: Find,
@@ -50,7 +49,7 @@ export class AgentStore {
     };
   };
 
-  /** Looks at once, after something was changed. */
+  /** Refreshes at once after a change. */
   refresh = async (): Promise<void> => {
     await this.busy;
     await this.look();
@@ -92,7 +91,7 @@ export class AgentStore {
     return this.busy;
   }
 
-  /** Loads a page. Whoever was known to be on it and is not there is gone. */
+  /** Loads a page. An agent that was on this page and is no longer there was removed. */
   private async load(n: number): Promise<void> {
     const above = this.pages[n - 1];
     const { items, nextCursor: next } = await this.client.agents(this.find, above?.next);
@@ -136,7 +135,7 @@ function storeOf(client: Client, find: Find): AgentStore {
 /** Agents that wait for an answer. */
 export const asking: Find = { status: "asks" };
 
-/** useAgents are the agents of whoever has signed in that a filter leaves. */
+/** useAgents returns the signed-in user's agents that match a filter. */
 export function useAgents(client: Client, find: Find): Agents & Pick<AgentStore, "see"> {
   const store = storeOf(client, find);
   return { ...useSyncExternalStore(store.subscribe, store.get), see: store.see };

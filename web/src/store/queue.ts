@@ -8,9 +8,8 @@ import { imagesOf } from "../parts/Pictures";
 import { toast } from "../parts/toast";
 
 /**
- * A follow-up on its way to the server, which keeps it from then on. It waits here
- * for as long as the server is away, over reloads; the key lets it be sent again
- * without being done twice.
+ * A follow-up that the server does not have yet. It waits here while the server is unreachable, even after a
+ * reload. Its key makes repeated sending idempotent.
  */
 export type Outgoing = { key: string; text: string; pictures: Picture[]; model?: ModelRef };
 
@@ -62,7 +61,7 @@ const subscribe = (tell: () => void) => {
 const sending = new Set<string>();
 const again = 3_000; // milliseconds, while the server is away
 
-/** useOutgoing returns the prompts on their way to an agent, and sends the first of them. */
+/** useOutgoing returns the unsent prompts of an agent, and sends the first of them. */
 export function useOutgoing(client: Client, id: string, sent: () => void): Outgoing[] {
   const list = useSyncExternalStore(subscribe, () => read(id));
   const [round, setRound] = useState(0);

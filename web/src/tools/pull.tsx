@@ -36,7 +36,7 @@ function aboutOf(r: Record<string, unknown>): string {
 
 const actionOf = (c: Call) => named(words.tools.pull.actions, c.args["action"]);
 
-/** What an agent does with its pull request. */
+/** An agent's action on its pull request. */
 export const pull: Tool = {
   icon: "branch",
   subject: (c) => shownLine(clipLine([actionOf(c), text(c.args["title"]) || text(c.args["check"])].filter(Boolean).join(": "))),

@@ -1,4 +1,4 @@
-/** Words of the list of agents, and of making one. */
+/** Texts of the list of agents, and of the dialog for a new one. */
 export const agents = {
   agents: {
     title: "Agents",

@@ -1,4 +1,4 @@
-/** Words of what an agent has changed. */
+/** Texts about an agent's changes. */
 export const changes = {
   changes: {
     added: "added",

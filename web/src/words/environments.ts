@@ -1,4 +1,4 @@
-/** Words of environments, and of setting one up. */
+/** Texts of environments, and of setting one up. */
 export const environments = {
   environments: {
     back: "All environments",

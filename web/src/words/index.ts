@@ -12,5 +12,5 @@ import { pulls } from "./pulls";
 import { settings } from "./settings";
 import { shell } from "./shell";
 
-/** Every string that people read: one place, a file for each screen, and this door. */
+/** All texts of the dashboard, in one file per screen; this file exports them. */
 export const words = { ...shell, ...people, ...agents, ...agent, ...changes, ...connections, ...pulls, ...machine, ...environments, ...settings, ...mcp, ...models, ...rules } as const;
