@@ -88,7 +88,8 @@ func (s *served) call(method, path, body string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// await reads the log up to a line that contains the text, and returns what it has read.
+// await reads the log up to a line that contains the text, and returns the
+// lines read.
 func (s *served) await(text string) string {
 	s.t.Helper()
 	var read strings.Builder
@@ -166,8 +167,8 @@ func TestConnectModelsAndGitServers(t *testing.T) {
 	}
 }
 
-// TestReload checks that SIGHUP makes a server read its configuration again, and that it
-// keeps the one before if the new one is not valid.
+// TestReload checks that SIGHUP makes a server read its configuration again,
+// and that it keeps the previous one if the new one is invalid.
 func TestReload(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "aloft.yaml")
 	write := func(text string) {

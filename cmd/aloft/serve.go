@@ -89,7 +89,7 @@ start. SIGHUP makes it read its configuration again.`,
 	return cmd
 }
 
-// serving is how a server is started.
+// serving holds the settings with which a server is started.
 type serving struct {
 	options      server.Options
 	file, store  string // of the flags
