@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// full gives every flag a value, other than its default if it accepts one.
+// full gives every flag a value, which differs from the default if the flag
+// allows that.
 var full = map[string]string{
 	"port": "1234", "pty-websocket-port": "1235", "auth-token": token, "auth-token-file": "/nowhere", "log-level": "debug", "rg-path": "/rg",
 	"browser-enabled": "true", "cursor-self-control-enabled": "false", "mcp-config": `{"a":1}`, "mcp-oauth-server-urls": "",

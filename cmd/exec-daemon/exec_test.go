@@ -24,7 +24,7 @@ import (
 // waits for the file "go".
 const counted = `echo x >> ran; echo up; until [ -e go ]; do sleep 0.02; done; echo over`
 
-// letGo lets counted end.
+// letGo makes the counted calls end.
 func (d *daemon) letGo() {
 	d.t.Helper()
 	if err := os.WriteFile(filepath.Join(d.workspace, "go"), nil, 0o600); err != nil {
@@ -54,8 +54,8 @@ func TestCallOutlivesItsStream(t *testing.T) {
 	}
 }
 
-// TestCallIsTakenUpByAnotherClient repeats a call of a server that died, with a
-// client of its own.
+// TestCallIsTakenUpByAnotherClient repeats a call of a dead server with another
+// client.
 func TestCallIsTakenUpByAnotherClient(t *testing.T) {
 	d := start(t)
 	first := d.client()
@@ -285,7 +285,7 @@ func TestSlowListener(t *testing.T) {
 	slow.Go(func() {
 		var once sync.Once
 		last := uint64(0)
-		// Output in many deltas, which nobody reads.
+		// The output consists of many deltas, which no client reads.
 		loud := bashCall("loud", `for i in {1..3000}; do printf '%01000d\n' $i; done; touch loud-is-over`)
 		res, _, err := e.Call(ctx, loud, func(delta pod.Delta) {
 			if delta.Seq <= last {
@@ -412,8 +412,8 @@ func TestEveryGuestToolIsThere(t *testing.T) {
 	}
 }
 
-// TestToolsThatKeepSomething calls the tools that keep state between calls,
-// through the daemon, and checks that none of them fails when the daemon stops.
+// TestToolsThatKeepSomething calls the stateful tools, through the daemon, and
+// checks that none of them fails when the daemon stops.
 func TestToolsThatKeepSomething(t *testing.T) {
 	need.Command(t, "rg")
 	need.Command(t, "git")
