@@ -203,7 +203,7 @@ func eventually(ctx context.Context, try func() error) error {
 	}
 }
 
-// until fails the test unless try succeeds in time. what names it in the error.
+// until fails the test unless try succeeds in time. The error names what.
 func until(t *testing.T, what string, try func() error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

@@ -217,8 +217,8 @@ func TestKeptProcesses(t *testing.T) {
 	}
 }
 
-// TestTerminalsOutliveExecDaemon checks that terminals go on when exec-daemon
-// dies, with their background processes.
+// TestTerminalsOutliveExecDaemon checks that terminals continue when
+// exec-daemon dies, with their background processes.
 func TestTerminalsOutliveExecDaemon(t *testing.T) {
 	t.Parallel()
 	need.Command(t, "tmux")
@@ -332,7 +332,7 @@ func TestMetadata(t *testing.T) {
 	if code, got := ask("POST", "/v1/tokens/oidc", `{}`); code != 400 {
 		t.Errorf("%d %q", code, got)
 	}
-	// First a control plane without tokens, then one with tokens.
+	// First connect a control plane without tokens, then one with tokens.
 	if code, got := ask("POST", "/v1/tokens/oidc", `{"aud":"https://x"}`); code != 503 || !strings.Contains(got, "try again") {
 		t.Errorf("%d %q", code, got)
 	}

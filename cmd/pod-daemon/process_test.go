@@ -136,8 +136,8 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// TestHang checks that a hanging exec-daemon is noticed, and that nobody waits
-// for it meanwhile.
+// TestHang checks that a hanging exec-daemon is detected, and that no request
+// waits for it meanwhile.
 func TestHang(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

@@ -31,7 +31,7 @@ var update = flag.Bool("update", false, "write what is generated")
 
 const referencePage = "../../docs/reference/machine.md"
 
-// nobody listens on a port that a program may know from elsewhere.
+// nobody is a user of every system.
 const nobody = "nobody"
 
 // ports are the ports of a machine. All are on loopback and can be reached from
@@ -123,8 +123,8 @@ var (
 	}
 )
 
-// variables are those of the commands that an agent runs. The value "*" stands
-// for any value. A variable that a later step sets must not exist yet.
+// variables are the environment variables of an agent's commands. The value "*"
+// matches any value. A variable that a later step sets must not exist yet.
 var variables = []struct{ name, value, means, later string }{
 	{"CURSOR_AGENT", "1", "this is an agent's machine", ""},
 	{"DISPLAY", ":1", "the desktop, which starts when a program connects to it; set, like the desktop's other variables, if the image has Xtigervnc", ""},
@@ -259,7 +259,8 @@ func TestReferenceOfRunningDaemons(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	// The user needs a shell on the host: nobody has none, so its terminals would end at once.
+	// Use a user with a shell on the host. The user nobody has none, so its
+	// terminals would end at once.
 	m.more = []string{"--exec-daemon", filepath.Join(dir, "exec-daemon"), "--user", "root"}
 	m.start()
 	c := m.dial(f)
@@ -315,8 +316,8 @@ func TestReferenceOfRunningDaemons(t *testing.T) {
 	}
 }
 
-// inOrder returns a service's methods, with those last that need what others
-// create.
+// inOrder returns a service's methods. Methods that need objects which others
+// create come last.
 func inOrder(s protoreflect.ServiceDescriptor) (list []protoreflect.MethodDescriptor) {
 	var ends []protoreflect.MethodDescriptor
 	for i := range s.Methods().Len() {

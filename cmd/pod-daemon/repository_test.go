@@ -194,8 +194,8 @@ func TestDamagedClone(t *testing.T) {
 	}
 }
 
-// TestUnpushedWorkIsAnArtifact checks that what the forge declines is kept as
-// an artifact, unless it contains a secret.
+// TestUnpushedWorkIsAnArtifact checks that commits that the forge declines are
+// kept as an artifact, unless it contains a secret.
 func TestUnpushedWorkIsAnArtifact(t *testing.T) {
 	t.Parallel()
 	m, f := newMachine(t), newForge(t)
@@ -280,8 +280,8 @@ func TestDiffIsBounded(t *testing.T) {
 }
 
 // TestControlConnections checks that with two connected servers, git uses the
-// newest connection, then the other one if that is gone, and waits if there is
-// none.
+// newest connection, then the other one if the newest has ended, and waits if
+// there is none.
 func TestControlConnections(t *testing.T) {
 	t.Parallel()
 	m, f := newMachine(t), newForge(t)

@@ -46,8 +46,8 @@ func TestSignalsArePassedOn(t *testing.T) {
 }
 
 // TestStopsInOrder checks that on each way to stop the machine, exec-daemon
-// ends first and then the other processes, the last one started first. One that
-// does not end is killed in its turn.
+// ends first and then the other processes, the last one started first. A
+// process that does not end is killed.
 func TestStopsInOrder(t *testing.T) {
 	t.Parallel()
 	for name, stop := range map[string]func(*aMachine, *pod.Conn, *plane) error{
