@@ -177,8 +177,8 @@ func newSite(t testing.TB, under string, uid int) site {
 	return s
 }
 
-// state describes everything that no attempt may change: what is outside, and
-// what is protected.
+// state describes everything that no attempt may change: files outside of the
+// sandbox, and protected files.
 func (s site) state(t testing.TB) string {
 	var b strings.Builder
 	for _, root := range []string{
@@ -216,7 +216,7 @@ func (s site) state(t testing.TB) string {
 	return b.String()
 }
 
-// scene has what attempts need besides files: sockets and a process.
+// scene has the targets of attempts besides files: sockets and a process.
 type scene struct {
 	program string // the test's, where every user may run it
 	env     []string
@@ -437,8 +437,8 @@ func TestEscapes(t *testing.T) {
 	}
 }
 
-// requireAll skips the test if the kernel lacks what it needs, unless the
-// environment promises that it does not.
+// requireAll skips the test if the kernel lacks a required feature, unless the
+// environment promises all features.
 func requireAll(t testing.TB) {
 	if k := sandbox.Probe(); k.Landlock < 6 && inMachine != "gvisor" || !k.Namespaces {
 		need.Missing(t, "sandbox", fmt.Errorf("landlock ABI %d, namespaces %v: %s", k.Landlock, k.Namespaces, k.Why))

@@ -110,7 +110,7 @@ func probe(args []string) error {
 		}
 		return nil
 	case "unshare":
-		// In a child process, since this one may have several threads.
+		// Run it in a child process, since this one may have several threads.
 		cmd := exec.Command("true")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: map[string]uintptr{
 			"user": unix.CLONE_NEWUSER, "net": unix.CLONE_NEWNET, "mount": unix.CLONE_NEWNS, "time": unix.CLONE_NEWTIME,
@@ -217,8 +217,8 @@ func reach(how, to string) error {
 	return nil
 }
 
-// race changes what a name leads to while it writes through the name, n times.
-// It returns an error if no write changed what is protected.
+// race changes the target of a name while it writes through the name, n times.
+// It returns an error if no write changed a protected file.
 func race(target string, n int) error {
 	if err := os.Mkdir("r", 0o755); err != nil {
 		return err

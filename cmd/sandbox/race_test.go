@@ -123,8 +123,8 @@ func TestOthersInTmp(t *testing.T) {
 	others.Wait()
 }
 
-// TestWhatIsLeftRunning leaves a process behind. What is protected stays
-// protected from it, and the placeholders are removed when it has ended.
+// TestWhatIsLeftRunning leaves a process behind. Protected files stay protected
+// from it, and the placeholders are removed when it has ended.
 func TestWhatIsLeftRunning(t *testing.T) {
 	requireAll(t)
 	s := newScene(t, os.Geteuid())
