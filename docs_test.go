@@ -282,8 +282,8 @@ func codeList(names []string) string {
 	return strings.Join(quoted, ", ")
 }
 
-// glossaryRow is a line of docs/glossary.md: the term, what it means, and the
-// packages that are about it.
+// glossaryRow is a line of docs/glossary.md: the term, its meaning, and its
+// packages.
 var glossaryRow = regexp.MustCompile(`(?m)^\| \*\*([^*]+)\*\* \| (.+) \| (.*) \|$`)
 
 func TestGlossary(t *testing.T) {
@@ -354,8 +354,8 @@ func exportsType(t *testing.T, dir string) bool {
 	return false
 }
 
-// retired are words that name nothing any more, and what to say instead. A word
-// is put here once its last identifier is renamed, so that it does not return.
+// retired maps words that are no longer used to their replacements. A word is
+// added when its last identifier has been renamed, so that it does not return.
 var retired = map[string]string{
 	"beside":   "what it is: the background, a yardstick, a second result",
 	"cage":     "sandbox",

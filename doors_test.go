@@ -47,8 +47,8 @@ var doors = map[string]door{
 	"internal/control/egress/serve.go server":     {1, "the same", ""},
 	"internal/control/egress/serve.go route":      {2, "the same", ""},
 
-	// In a machine, where agents' commands run. They can be reached from outside only through
-	// that one connection.
+	// In a machine, where agents' commands run. From outside they can be
+	// reached only through the machine's one connection.
 	"internal/guest/pid1/control.go listener":    {1, "the server: a socket of root's", "internal/guest/pid1/control_test.go TestSocketsOfTheServerAreRoots"},
 	"internal/guest/pid1/server.go server":       {1, "the same", "internal/guest/pid1/control_test.go TestSocketsOfTheServerAreRoots"},
 	"internal/guest/pid1/ports.go listener":      {1, "root, and the agent's user, each with a token", "cmd/pod-daemon/reference_test.go TestReferenceOfRunningDaemons"},

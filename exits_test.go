@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// An exit is a way out of the server: a connection that it opens, or text that
-// it gives to another service.
+// An exit is a place where data leaves the server: a connection that it opens,
+// or text that it gives to another service.
 type exit struct {
 	n     int    // of its kind in the file
 	what  string // leaves, and where to
@@ -65,9 +65,9 @@ var exits = map[string]exit{
 	"internal/server/found.go client":                      {1, fetched, ""},
 }
 
-// TestExits finds every exit. Each needs a row that says what leaves the server
-// there, and names the test of privacy mode. A new exit must be added to
-// TestPrivacy, unless nothing of a run leaves there.
+// TestExits finds every exit. Each needs a row that names the data and the test
+// of privacy mode. A new exit must be added to TestPrivacy, unless it carries
+// no data of a run.
 func TestExits(t *testing.T) {
 	found := map[string]int{}
 	walk(t, func(file string) {
@@ -108,7 +108,7 @@ func TestExits(t *testing.T) {
 }
 
 // exitKind returns the kind of exit that the node makes, or "": a client of
-// another service, or text that is made to be given away.
+// another service, or text for other services.
 func exitKind(at string, n ast.Node) string {
 	is := func(e ast.Expr, names ...string) bool {
 		s, ok := e.(*ast.SelectorExpr)

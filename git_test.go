@@ -24,7 +24,7 @@ var wordsOfGit = map[string]bool{
 }
 
 // TestOnlyGitcmdStartsGit checks that only package gitcmd starts git, so that
-// no place forgets what it turns off. Tests may start it directly.
+// every command has its safe settings. Tests may start it directly.
 func TestOnlyGitcmdStartsGit(t *testing.T) {
 	walk(t, func(file string) {
 		if !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") || strings.HasPrefix(file, "internal/gitcmd/") ||
