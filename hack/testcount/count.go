@@ -103,7 +103,7 @@ func (t test) top() string {
 	return top
 }
 
-// holds reports whether running t includes o.
+// holds reports whether o is t or a subtest of t.
 func (t test) holds(o test) bool {
 	return t.pkg == o.pkg && (t.name == "" || t.name == o.top())
 }
