@@ -49,7 +49,7 @@ func TestTheFirstAnswerCounts(t *testing.T) {
 }
 
 // Arguments that a hook has changed are sent to the machine; the conversation
-// keeps those of the model.
+// keeps the model's arguments.
 func TestJudgedArgs(t *testing.T) {
 	s := Fold("bc-1", journal(&Created{}, prompt("do"), reply("", "a"), &CallJudged{CallID: "a", Treatment: CallRun, By: "hook", Args: json.RawMessage(`{"command":"ls"}`)}))
 	if got := string(s.Calls[0].Args); got != `{"command":"ls"}` {

@@ -18,8 +18,8 @@ func (*pinned) housekeeping() {}
 
 func (b *pinned) fold(s *State, _ Event) { s.Judging.Goal = b.Goal }
 
-// TestOneRegistration checks that an event needs its own file only: what
-// register knows is decoded, folded, and listed by Kinds.
+// TestOneRegistration checks that an event needs its own file only: a
+// registered event is decoded, folded, and listed by Kinds.
 func TestOneRegistration(t *testing.T) {
 	kind, data, err := Encode(&pinned{Goal: "g"})
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// conversationOf returns what a model would get, one line per block.
+// conversationOf returns the conversation that a model would get, one line per
+// block.
 func conversationOf(s *State) string {
 	var lines []string
 	for _, m := range s.Messages {

@@ -53,7 +53,8 @@ func TestServers(t *testing.T) {
 	}
 }
 
-// A call that the machine returned is decided about and sent again.
+// The server decides again about a call that the machine returned, and sends it
+// again.
 func TestCallReturned(t *testing.T) {
 	s := Fold("bc-1", journal(&Created{}, prompt("do"), reply("", "a"),
 		&CallJudged{CallID: "a", Treatment: CallRun}, &CallSent{CallID: "a", BootID: "x", Unhooked: true}))
