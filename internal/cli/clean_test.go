@@ -39,7 +39,8 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// FuzzClean wants nothing that a terminal obeys, wherever the text is cut.
+// FuzzClean checks that the output contains no terminal control sequence,
+// wherever the text is cut.
 func FuzzClean(f *testing.F) {
 	f.Add("\x1b[31mred\x1b[0m", 3)
 	f.Add("\x1b]0;title\x07after\r\n", 9)
