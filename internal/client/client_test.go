@@ -114,8 +114,8 @@ func TestNobodyThereIsUnreachable(t *testing.T) {
 	}
 }
 
-// TestStreamIsTakenUpAgain cuts the connection after every event, and wants each
-// of them once.
+// TestStreamIsTakenUpAgain cuts the connection after every event, and checks
+// that the client gets each event once.
 func TestStreamIsTakenUpAgain(t *testing.T) {
 	const events = 8
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {

@@ -72,8 +72,8 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// FuzzFrames wants that no bytes make the parser fail but by the end of input,
-// and that how they are cut up changes nothing.
+// FuzzFrames checks that no input makes the parser fail except at its end, and
+// that the sizes of the pieces do not matter.
 func FuzzFrames(f *testing.F) {
 	f.Add("id: 7\nevent: assistant\ndata: {\"text\":\"a\"}\n\n")
 	f.Add("data: a\r\n\r\ndata: b\r\rdata\n\n: c")
