@@ -17,7 +17,7 @@ import (
 	"aloft/internal/secret"
 )
 
-// A bench is a [Creator] with a store of its own.
+// A bench is a [Creator] with its own store.
 type bench struct {
 	Creator
 	t     *testing.T
