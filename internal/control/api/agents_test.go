@@ -155,8 +155,8 @@ func TestIdempotencyKeyGivesTheFirstReplyAgain(t *testing.T) {
 	h.want(h.callAs(bensKey, "POST", "/v1/agents", `{"prompt":{"text":"x"}}`, "Idempotency-Key", "kWithoutAgentID"), 201)
 }
 
-// Nobody can take the id that another person's Idempotency-Key stands for, also
-// who knows that key.
+// Nobody can take the id that another person's Idempotency-Key determines, even
+// if they know that key.
 func TestIdempotencyKeysOfOthersAreNotTaken(t *testing.T) {
 	h := newHouse(t)
 	const body = `{"prompt":{"text":"x"}}`

@@ -116,7 +116,8 @@ func (h *house) subToken(userID int) string {
 	return h.want(h.call("POST", "/v1/sub-tokens", `{"forUserId":`+strconv.Itoa(userID)+`}`), 200).text(h.t, "accessToken")
 }
 
-// subject creates what the route acts on, owned by Ann, and returns its path.
+// subject creates the resource on which the route acts, owned by Ann, and
+// returns its path.
 func (h *house) subject(rt rest.Route) string {
 	h.t.Helper()
 	id, runID := h.begin()

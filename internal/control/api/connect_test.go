@@ -60,7 +60,8 @@ func (c *connecting) Reload() {
 	c.reloads++
 }
 
-// connected connects what the route acts on, and returns its name.
+// connected connects the model or git server on which the route acts, and
+// returns its name.
 func (h *house) connected(path, kind, name string) string {
 	h.t.Helper()
 	if strings.HasPrefix(path, "/v1/server/") {
@@ -141,7 +142,7 @@ func TestConnectGitServer(t *testing.T) {
 	}
 }
 
-// What the server shows has no key, and names a local model server that is not in use.
+// The server shows no key, and names a local model server that is not in use.
 func TestServerShown(t *testing.T) {
 	h := newHouse(t)
 	a := h.want(h.callAs(adminsKey, "GET", "/v1/server", ""), 200)

@@ -98,7 +98,7 @@ func TestDesktop(t *testing.T) {
 		}
 	}
 
-	// No desktop, and a server that is not VNC.
+	// A machine without a desktop, and a server that does not speak VNC.
 	if a := h.want(h.call("GET", path, ""), 200); a.get(t, "running") != false || !strings.Contains(a.text(t, "hint"), "tigervnc-standalone-server") {
 		t.Errorf("%s", a.body)
 	}

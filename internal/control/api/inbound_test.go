@@ -20,7 +20,7 @@ func (h *house) inbox() *inbound.Inbox {
 	return inbound.NewInbox(inbound.Config{Store: h.store, Connections: []inbound.Connection{{Name: "acme", Source: "github", Host: "github.com", Secret: hookSecret}}})
 }
 
-// eventOf stores an event and returns its id, if the route has a place for it.
+// eventOf stores an event and returns its id, if the route's path has an event.
 func (h *house) eventOf(route string) string {
 	h.t.Helper()
 	if !strings.Contains(route, "{eventId}") {

@@ -39,7 +39,7 @@ func (s *server) whileAllowed(r *http.Request, rt rest.Route) (_ *http.Request, 
 	return r, func() { cancel(nil); looking.Wait() }
 }
 
-// stillMay authorizes a request again.
+// stillMay checks again whether the request is authorized.
 func (s *server) stillMay(r *http.Request, rt rest.Route) error {
 	who, err := s.Identify(r)
 	if err == nil {

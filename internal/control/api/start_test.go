@@ -21,8 +21,8 @@ func (h *house) start(userID int64, q agents.Request) error {
 	return err
 }
 
-// What the server starts for a user obeys the rules for that user's requests, and
-// happens once for each id.
+// Requests that the server makes for a user obey the rules for that user's
+// requests, and take effect once for each id.
 func TestStartForAUser(t *testing.T) {
 	h := newHouse(t)
 	h.api.pulls.Pulls = &forgeNotes{}

@@ -13,8 +13,8 @@ import (
 
 const then = `{"prompt":{"text":"then this"}}`
 
-// turnsOf journals what the route shows or removes, and returns the number of
-// that event.
+// turnsOf journals the events that the route shows or removes, and returns the
+// number of the last one.
 func (h *house) turnsOf(id, runID, route string) string {
 	var body agent.Body
 	switch {
