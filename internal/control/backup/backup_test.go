@@ -658,8 +658,8 @@ func TestArtifactsWhileTheyChange(t *testing.T) {
 	}
 }
 
-// TestFolderIsDocumented checks that the page has a row for each entry, with what a
-// backup does with it.
+// TestFolderIsDocumented checks that the page has a row for each entry, with
+// its treatment in a backup.
 func TestFolderIsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/guide/backup.md")
 	if err != nil {
