@@ -48,7 +48,7 @@ func (e *expired) due(id string, old bool) bool {
 	return now().Sub(since) >= grace
 }
 
-// forget drops the entry of a removed thing.
+// forget drops the entry of a removed build or layer.
 func (e *expired) forget(id string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

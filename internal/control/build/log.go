@@ -66,7 +66,7 @@ func (l *buildLog) Write(p []byte) (int, error) {
 // line writes a line of the builder itself between the machine's output.
 func (l *buildLog) line(s string) { _, _ = l.Write([]byte(s + "\n")) }
 
-// mark makes end start here.
+// mark records the current position of the output.
 func (l *buildLog) mark() { l.from = l.lost + int64(len(l.tail)) }
 
 // end returns the last output since mark.

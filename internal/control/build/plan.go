@@ -56,7 +56,7 @@ type Plan struct {
 	deleted    bool   // a deleted environment as it was, of which nothing is built
 }
 
-// repository is one of several, with its commit.
+// repository is one of the other repositories, with its commit.
 type repository struct {
 	url    string
 	commit string // "" if it has no commit

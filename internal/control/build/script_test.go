@@ -165,9 +165,9 @@ func TestChosenEnvironment(t *testing.T) {
 	}
 }
 
-// An agent goes on after its saved environment was deleted: with the content that
-// its journal has, or else as an agent that names no environment. Nothing is built
-// or kept of it, and its secrets are gone.
+// An agent continues after its saved environment was deleted: with the content
+// in its journal, or else like an agent that names no environment. No build of
+// it is made or kept, and its secrets are deleted.
 func TestDeletedEnvironment(t *testing.T) {
 	b, git := planner(t)
 	s := openStore(t)

@@ -57,7 +57,7 @@ func (s *site) snapshots(t *testing.T, want ...string) {
 	}
 }
 
-// base returns what a machine of the repository would start from.
+// base returns the base from which a machine of the repository would start.
 func (s *site) base(t *testing.T, url string) Base {
 	t.Helper()
 	p, err := s.builder.Plan(t.Context(), agent.Agent{Options: agent.Options{Repos: []agent.Repo{{URL: url}}}}, "")
