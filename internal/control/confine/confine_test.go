@@ -241,7 +241,8 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// TestAllowed checks that a jail allows what it names.
+// TestAllowed checks that a program in a jail can use everything that the jail
+// lists.
 func TestAllowed(t *testing.T) {
 	h := host(t)
 	dir := t.TempDir()
@@ -316,8 +317,8 @@ func TestNothingStays(t *testing.T) {
 	}
 }
 
-// TestSweep checks that a process ends what a killed one on the same folder has
-// left running, and not what another that runs has started.
+// TestSweep checks that a process ends the programs of a killed process on the
+// same folder, but not those of another running process.
 func TestSweep(t *testing.T) {
 	h := host(t)
 	self := owner(strconv.Itoa(os.Getpid()))
@@ -329,7 +330,7 @@ func TestSweep(t *testing.T) {
 		}
 		defer release()
 	}
-	// The groups of the first are given the name of an earlier process with the
+	// Rename the first one's cgroups to those of an earlier process with the
 	// same id.
 	pid := strconv.Itoa(os.Getpid())
 	for _, tree := range h.trees {

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// TestManyAtOnce starts programs in parallel: what one goroutine does to set up a
-// jail must not disturb another, whose child inherits its open files for a moment.
+// TestManyAtOnce starts programs in parallel: setting up a jail in one
+// goroutine must not disturb another, whose child briefly inherits its open
+// files.
 func TestManyAtOnce(t *testing.T) {
 	const parallel, each = 40, 20
 	h := host(t)
