@@ -11,7 +11,7 @@ import (
 	"testing/fstest"
 )
 
-// built is what a build leaves, with one file of each kind.
+// built is the output of a build of web/, with one file of each kind.
 func built(t *testing.T) fstest.MapFS {
 	t.Helper()
 	files := fstest.MapFS{}
@@ -34,7 +34,7 @@ func built(t *testing.T) fstest.MapFS {
 	return files
 }
 
-// teapot answers what is not the dashboard's.
+// teapot answers requests that the dashboard does not handle.
 var teapot = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 
 func serve(t *testing.T, files fstest.MapFS) http.Handler {
@@ -65,8 +65,8 @@ func body(t *testing.T, r *http.Response) string {
 	return string(data)
 }
 
-// The dashboard is open to everybody: so this is the list of all that it
-// answers, and the rest is the API's to judge.
+// The dashboard needs no key, so this lists every path that it serves. All
+// other paths go to the API.
 func TestWhatNeedsNoKey(t *testing.T) {
 	h := serve(t, built(t))
 	for _, path := range []string{
