@@ -63,7 +63,7 @@ func newHost(t *testing.T, limit int64) *host {
 	return h
 }
 
-// held is a machine of a host.
+// held is a machine on the disk.
 type held struct {
 	h  *host
 	id string
@@ -133,7 +133,7 @@ func testAMachineOverItsLimitIsStopped(t *testing.T) {
 
 // TestAMachineThatIsQuick checks machines that are over their limit when the
 // guard first sees them, whether new or restarted. A machine that an earlier
-// server tolerated is not stopped for what it already has.
+// server tolerated is not stopped for its existing usage.
 func TestAMachineThatIsQuick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, 100*mib)
