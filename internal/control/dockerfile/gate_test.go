@@ -111,7 +111,7 @@ func TestGateRefuses(t *testing.T) {
 		"another platform":          "FROM --platform=linux/pdp11 a:1\n",
 		"nothing":                   "",
 		"remarks":                   "# x\n",
-		// Directives that change how the rest is parsed.
+		// These directives change how the rest is parsed.
 		"a frontend":               "# syntax=evil.example/x\nFROM a:1\n",
 		"a frontend after a check": "# check=skip=all\n#syntax = evil.example/x\nFROM a:1\n",
 		"another escape":           "# escape=`\nFROM a:1\n",
@@ -183,8 +183,8 @@ func TestGateOfOlderEngines(t *testing.T) {
 	}
 }
 
-// TestCachesOfRepositories names caches so that none leads anywhere, and none is
-// another repository's.
+// TestCachesOfRepositories checks that the name of a cache cannot lead to
+// another path or to another repository's cache.
 func TestCachesOfRepositories(t *testing.T) {
 	id := regexp.MustCompile(`^FROM scratch\nRUN --mount=type=cache,target=/c(?:,sharing=locked)?,id=([0-9a-f]{32}) x$`)
 	seen := map[string]string{}
@@ -205,7 +205,7 @@ func TestCachesOfRepositories(t *testing.T) {
 	}
 }
 
-// TestTriggers judges what base images bring.
+// TestTriggers checks the ONBUILD triggers of base images.
 func TestTriggers(t *testing.T) {
 	for text, want := range map[string]bool{
 		"COPY . /app": true, "RUN make  && make install": true, "ADD x /x": true, "ARG X": true,
@@ -218,8 +218,8 @@ func TestTriggers(t *testing.T) {
 	}
 }
 
-// FuzzGate holds what is let through to what it means for every engine: each
-// instruction on a line of its own, and each image and mount plain.
+// FuzzGate checks that every engine reads the gate's output in the same way:
+// each instruction is on one line, and each image and mount is fully specified.
 func FuzzGate(f *testing.F) {
 	for _, s := range []string{
 		"FROM a:1\nRUN x \\\n y\n<<E\nE", "# escape=`\nFROM a:1\nRUN <<-'A'\nA", "ARG X=1\nFROM ${X:-a:1} AS b\nCOPY --from=b /x /x\n", "FROM scratch\nRUN --mount=type=cache,id=../x,target=/c x\n",
