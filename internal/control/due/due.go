@@ -35,7 +35,7 @@ type Config[T any] struct {
 	Release func(ctx context.Context) error
 	// Attempt works on an item and records the outcome.
 	Attempt func(ctx context.Context, item T)
-	// Tend is called after each claim; it may be nil.
+	// Tend is called after each claim, for other periodic work; it may be nil.
 	Tend   func(ctx context.Context) error
 	Failed func(err error) // logs an error of Claim, Release or Tend
 	AtOnce int             // maximum number of attempts at once
