@@ -93,8 +93,8 @@ func ask(t *testing.T, gu *guest, name string, kind dnsmessage.Type, edns bool) 
 	return m.Header, m.Answers, m.Additionals
 }
 
-// A machine learns of a private network's names neither that they exist nor by
-// which rule they are refused.
+// A machine learns neither that names of a private network exist nor by which
+// rule they are refused.
 func TestPrivateNamesAreNotTold(t *testing.T) {
 	gu := newGuest(t, policy.Network{Mode: policy.AllowAll, Deny: []string{"secret-project.test"}})
 	gu.knows("four.corp.test", "10.1.2.3")

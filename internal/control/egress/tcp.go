@@ -120,7 +120,7 @@ func (g *Gateway) complete(r *tcp.ForwarderRequest) *inside {
 	return &inside{TCPConn: gonet.NewTCPConn(&wq, ep), ep: ep}
 }
 
-// inside is the machine's end of a connection.
+// inside is the end of a connection at the machine.
 type inside struct {
 	*gonet.TCPConn
 	ep tcpip.Endpoint
