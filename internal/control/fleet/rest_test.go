@@ -17,7 +17,7 @@ import (
 	"aloft/internal/conversation"
 )
 
-// diary records what is appended to the journal of one agent.
+// diary records the events that are appended to the journal of one agent.
 type diary struct {
 	store.Journal
 	state *agent.State
