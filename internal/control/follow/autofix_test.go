@@ -16,7 +16,7 @@ import (
 )
 
 // A failed check becomes a follow-up with the end of its log, once all checks
-// have ended; the fix of one commit is tried once.
+// have ended; the agent tries to fix each commit once.
 func TestFailedCheck(t *testing.T) {
 	w := newWorld(t)
 	head := w.head()
@@ -107,7 +107,7 @@ func TestWhereAutofixStops(t *testing.T) {
 	}
 }
 
-// A prompt before the first try does not stop it: nobody has taken over then.
+// A prompt before the first try does not stop autofix.
 func TestPromptBeforeTheFirstTry(t *testing.T) {
 	w := newWorld(t)
 	w.append(store.Append{AgentID: w.id, Events: []agent.Event{{RunID: "run-2", Body: &agent.RunCreated{Prompt: conversation.Text(conversation.User, "more")}}}})
