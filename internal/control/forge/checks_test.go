@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestWholeIsNeverCut checks that an endless list is an error, so that a part
-// of it is never taken for the whole.
+// TestWholeIsNeverCut checks that an endless list is an error, so that a
+// truncated list is never mistaken for a complete one.
 func TestWholeIsNeverCut(t *testing.T) {
 	pages := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -77,7 +77,8 @@ func TestTail(t *testing.T) {
 			t.Errorf("%s: read %q", name, log)
 		}
 	}
-	// A host elsewhere leads to no address of this machine.
+	// A redirect from a host elsewhere never leads to an address of this
+	// machine.
 	public, err := NewWire(WireOptions{API: "http://git.test", Tokens: Token("t")})
 	if err != nil {
 		t.Fatal(err)

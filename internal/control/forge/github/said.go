@@ -116,7 +116,7 @@ func (f *Forge) Comments(ctx context.Context, r forge.Repo, number int) ([]forge
 	} {
 		err := forge.Pages(ctx, f.wire, forge.Ask{Repo: r, Path: from.path, Query: url.Values{"per_page": {perPage}}}, func(page []comment) bool {
 			for _, v := range page {
-				// A review without text only groups its comments.
+				// Skip a review without text: it only groups its comments.
 				if v.Body != "" {
 					all = append(all, v.convert(from.kind))
 				}
