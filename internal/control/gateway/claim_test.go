@@ -94,9 +94,10 @@ func TestClaimOfAPushThatWasNotAnswered(t *testing.T) {
 	}
 }
 
-// TestClaimOfADeletedBranch deletes the agent's branch upstream, as a merge does, and
-// has somebody else make one of that name, from the merged work. The agent can add to
-// it and cannot overwrite it, also in a run that comes after its first push.
+// TestClaimOfADeletedBranch deletes the agent's branch upstream, as a merge
+// does, and has somebody else create a branch of that name from the merged
+// work. The agent can add commits to it but not overwrite it, even in a later
+// run.
 func TestClaimOfADeletedBranch(t *testing.T) {
 	w := newWorld(t)
 	m, url := checkedOut(t, w, forced)
@@ -136,8 +137,8 @@ func TestClaimOfADeletedBranch(t *testing.T) {
 	m.git("r", "push", "--force", "origin", branch)
 }
 
-// TestClaimAfterADeletion has the agent push again after its branch was deleted: it is
-// made anew, and is the agent's.
+// TestClaimAfterADeletion has the agent push again after its branch was
+// deleted: the branch is created again, and belongs to the agent.
 func TestClaimAfterADeletion(t *testing.T) {
 	w := newWorld(t)
 	m, _ := checkedOut(t, w, forced)

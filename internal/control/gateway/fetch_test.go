@@ -59,7 +59,8 @@ func TestClone(t *testing.T) {
 	}
 }
 
-// TestSecondCloneIsCheap measures what the upstream sends for a second machine.
+// TestSecondCloneIsCheap measures the bytes from the upstream for a second
+// machine.
 func TestSecondCloneIsCheap(t *testing.T) {
 	w := newWorld(t)
 	url := w.Repo("r", tree(2000))

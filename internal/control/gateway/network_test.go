@@ -55,8 +55,8 @@ func canary(t *testing.T, host string) (at string, asked *atomic.Int32) {
 	return l.Addr().String(), asked
 }
 
-// A repository's URL that leads into the server's own networks connects to
-// nothing, and the answer does not tell whether a port is open.
+// A repository's URL that leads into the server's own networks causes no
+// connection, and the error does not reveal whether a port is open.
 func TestUpstreamIsUnderThePolicy(t *testing.T) {
 	open, asked := canary(t, "127.0.0.1")
 	closed := loopbacktest.Closed(t)
