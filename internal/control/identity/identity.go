@@ -38,7 +38,7 @@ const (
 	KeysPath      = "/.well-known/jwks.json"
 )
 
-// A Workload is whom a token speaks for.
+// A Workload is the agent, user and repository that a token identifies.
 type Workload struct {
 	AgentID string
 	RunID   string

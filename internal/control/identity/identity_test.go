@@ -138,8 +138,8 @@ func TestKeysLastAndAreNobodyElses(t *testing.T) {
 	}
 }
 
-// A verifier that fetched the keys before a rotation takes tokens from after it,
-// and the other way round.
+// A verifier that fetched the keys before a rotation accepts tokens from after
+// it, and vice versa.
 func TestRotationIsNotNoticed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "identity.pem")
 	i, url := served(t, path)

@@ -40,7 +40,7 @@ const (
 	headerRetired = "Retired"       // when it ceased to
 )
 
-// key is one of the ring's.
+// key is one key of a ring.
 type key struct {
 	id      string // RFC 7638, so that it says the same to all
 	private *rsa.PrivateKey
