@@ -2,7 +2,7 @@ package image
 
 import "io/fs"
 
-// The user that agents work as.
+// The user as which agents work.
 const (
 	userName = "ubuntu"
 	userID   = 1000

@@ -55,7 +55,8 @@ func jailed(t testing.TB) *Unpacker {
 	return u
 }
 
-// saved returns the archive of a saved layer with all that only such has.
+// saved returns the archive of a saved layer with all features that only such
+// archives have.
 func saved(t testing.TB) []byte {
 	t.Helper()
 	var buf bytes.Buffer
@@ -203,7 +204,7 @@ func TestJailMakesTheSame(t *testing.T) {
 	}
 }
 
-// TestExpandInJail expands each format, and reports what is damaged.
+// TestExpandInJail expands each format, and reports damaged input.
 func TestExpandInJail(t *testing.T) {
 	u := jailed(t)
 	want := bytes.Repeat([]byte("aloft"), 1<<20)
@@ -245,8 +246,8 @@ func TestExpandInJail(t *testing.T) {
 	}
 }
 
-// attacks are what a process does that was taken over. The arguments are the
-// folder of the layer and those of the test.
+// attacks are the actions of a process that was taken over. The arguments are
+// the folder of the layer and those of the test.
 var attacks = map[string]func(args []string) error{
 	"read":  func(args []string) error { _, err := os.ReadFile(args[1]); return err },
 	"list":  func(args []string) error { _, err := os.ReadDir(args[1]); return err },
@@ -293,7 +294,7 @@ var attacks = map[string]func(args []string) error{
 	},
 	"signal": func(args []string) error { pid, _ := strconv.Atoi(args[1]); return unix.Kill(pid, 0) },
 
-	// What it says to the server.
+	// The attacks through its reports to the server.
 	"mark": func(args []string) error {
 		_ = os.Symlink(filepath.Dir(args[0]), args[0]+"/up")
 		to := os.NewFile(reports, "reports")
