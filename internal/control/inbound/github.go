@@ -61,7 +61,7 @@ type githubEvent struct {
 	CheckSuite  *githubCheck `json:"check_suite"`
 	WorkflowRun *githubCheck `json:"workflow_run"`
 	WorkflowJob *githubCheck `json:"workflow_job"`
-	// Of a commit status.
+	// The fields of a commit status.
 	SHA      string
 	Context  string
 	State    string

@@ -67,7 +67,7 @@ type gitlabEvent struct {
 	} `json:"object_attributes"`
 	MergeRequest *struct{ IID int } `json:"merge_request"`
 	Issue        *struct{ IID int }
-	// Of a job, which has no attributes.
+	// The fields of a job event, which has no attributes.
 	Ref         string
 	SHA         string
 	BuildName   string `json:"build_name"`
