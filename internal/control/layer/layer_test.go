@@ -44,7 +44,7 @@ func bucket(t testing.TB) *blob.Bucket {
 	return b
 }
 
-// A desk is a place for a test to mount an overlay.
+// A desk is a folder in which a test mounts an overlay.
 type desk struct{ base, upper, work, root string }
 
 func newDesk(t testing.TB, dir string) desk {

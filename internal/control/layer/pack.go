@@ -76,7 +76,7 @@ func (p *packer) add(path, name string) error {
 		ModTime: info.ModTime(), PAXRecords: map[string]string{},
 	}
 	if isWhiteout(st) && strings.HasPrefix(filepath.Base(name), whiteoutPrefix) {
-		// OCI archives cannot express this.
+		// Skip sockets, which OCI archives cannot express.
 		h.Typeflag, h.PAXRecords[unpack.SavedWhiteout] = tar.TypeReg, "1"
 		return p.tar.WriteHeader(h)
 	}
