@@ -93,7 +93,7 @@ func (r *rig) question(ctx context.Context) (agent.Approval, error) {
 	}
 }
 
-// results returns the results that the model was told for its calls.
+// results returns the results of the model's calls, as the model gets them.
 func results(r *rig) []string {
 	var out []string
 	for _, d := range bodies[*agent.CallDone](r) {
@@ -195,8 +195,8 @@ func TestApprovals(t *testing.T) {
 	}
 }
 
-// What a person allows for the agent is allowed from then on, and nothing else
-// is.
+// Calls that a person has allowed for the agent run without asking from then
+// on, and no others.
 func TestAllowForTheAgent(t *testing.T) {
 	r := newRig(t, false)
 	r.reviewed(permit.Allowlist, "")
@@ -500,7 +500,7 @@ func TestTheClassifierSeesNoToolOutput(t *testing.T) {
 	}
 }
 
-// TestHooks is a table of what hooks do to a call.
+// TestHooks is a table of the effects of hooks on a call.
 func TestHooks(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -584,7 +584,8 @@ func TestHooksOfARun(t *testing.T) {
 }
 
 // A hook that appears during a run decides about the very next call, although
-// the loop knows of no hooks by then: the machine does not start the call.
+// the loop does not know the hook yet, because the machine refuses to start the
+// call.
 func TestHookThatAppears(t *testing.T) {
 	for _, c := range []struct {
 		name, permission string

@@ -96,7 +96,8 @@ func TestAnAgentAnswersItsReviewer(t *testing.T) {
 	}
 }
 
-// Calls that cannot work tell the model why, and send nothing.
+// Calls that cannot work return an error to the model, and send nothing to the
+// forge.
 func TestDiscussRefusals(t *testing.T) {
 	r, s := discussed(t)
 	r.model.steps = []step{
@@ -192,7 +193,8 @@ func TestAReplyIsSentOnce(t *testing.T) {
 	}
 }
 
-// A wait goes on after a restart of the server, and ends when it was to end.
+// A wait continues after a restart of the server, and ends at its original
+// time.
 func TestAWaitSurvivesARestart(t *testing.T) {
 	r, s := discussed(t)
 	s.Fake.SetCheck(s.Repo, r.machine.commit, forge.Check{Name: "test", State: forge.Pending, LogID: "7"})

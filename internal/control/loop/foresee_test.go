@@ -111,10 +111,11 @@ func TestStepIsOneAppend(t *testing.T) {
 	}
 }
 
-// What a person does while the model replies takes effect before the reply's
+// Actions of a person during the model's reply take effect before the reply's
 // calls are sent.
 func TestBetweenReplyAndCalls(t *testing.T) {
-	// With words the loop appends, and so sees what others have appended before that.
+	// If a reply has text, the loop appends it first, and so sees earlier
+	// events of others.
 	words := func(meanwhile func()) step { return tellThenUse(meanwhile, `Shell {"command":"true"}`) }
 	silent := func(meanwhile func()) step {
 		return func(yield func(model.Event, error) bool) {
@@ -212,7 +213,7 @@ func TestMachineIsLostBeforeItHasAcknowledged(t *testing.T) {
 	}
 }
 
-// slowly lets all else that is under way come to its end first.
+// slowly waits until all other work in progress has ended.
 func slowly(s step) step {
 	return func(yield func(model.Event, error) bool) {
 		time.Sleep(time.Second) // of a bubble

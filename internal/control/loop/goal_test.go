@@ -58,8 +58,8 @@ func withGoal(r *rig, p *project) (*rig, *judge) {
 }
 
 // A goal that is not met sends the model back to work, with what is missing.
-// The judging model sees the task, the diff and the checks, and nothing that
-// the agent has said.
+// The judging model sees the task, the diff and the checks, but no text of the
+// agent.
 func TestGoal(t *testing.T) {
 	r, p := checkedRig(t, []string{"make lint"}, nil)
 	r, j := withGoal(r, p)

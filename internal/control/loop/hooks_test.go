@@ -202,8 +202,7 @@ func TestHookTools(t *testing.T) {
 	}
 }
 
-// A refused call did not run: the hooks that follow a call are not told that it
-// did.
+// A refused call did not run: the hooks that follow a call do not run.
 func TestARefusedCallWasNotDone(t *testing.T) {
 	r := newRig(t, false)
 	all := r.listen()
@@ -218,8 +217,8 @@ func TestARefusedCallWasNotDone(t *testing.T) {
 	}
 }
 
-// A server that restarts during a call does not know yet which hooks exist, and
-// runs those that follow the call.
+// A server that restarts during a call does not know which hooks exist, and
+// still runs those that follow the call.
 func TestHooksAfterARestart(t *testing.T) {
 	r := newRig(t, false)
 	all := r.listen()

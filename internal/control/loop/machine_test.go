@@ -28,8 +28,9 @@ import (
 type fakeMachine struct {
 	boot   string
 	commit string // the commit that it pushes; "" means c0ffee
-	// call runs a call; nil returns "ok". A call whose loop has gone runs again
-	// for the loop that attaches, but counts as started once.
+	// call runs a call; nil returns "ok". When another loop attaches to a call
+	// whose loop has died, the function runs again, but the call counts as
+	// started once.
 	call   func(ctx context.Context, c conversation.ToolCall, onDelta func(remote.Delta)) (tool.Result, error)
 	starts func(c conversation.ToolCall, sandboxed bool) // called for each call that is started; may be nil
 	slots  int                                           // how many calls it can keep; 0 means no limit

@@ -293,7 +293,7 @@ func TestSignInWaits(t *testing.T) {
 	}
 }
 
-// A call to a remote server is sent once, whoever crashes.
+// A call to a remote server is sent once, whichever process crashes.
 func TestRemoteCallsAreNotRepeated(t *testing.T) {
 	r := newRig(t, false)
 	n := r.connected()
@@ -432,7 +432,7 @@ func TestMCPHookEvents(t *testing.T) {
 	}
 }
 
-// TestMCPHooks is a table of what hooks can do to a call of an MCP tool.
+// TestMCPHooks is a table of the effects of hooks on a call of an MCP tool.
 func TestMCPHooks(t *testing.T) {
 	const call = `CallMcpTool {"server":"tickets","tool_name":"search","arguments":{"q":"x"}}`
 	on := func(event string, o remote.HookOutcome) func(remote.HookCall) remote.HookOutcome {

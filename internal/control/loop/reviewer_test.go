@@ -81,8 +81,8 @@ func TestFindingsOfOthers(t *testing.T) {
 	}
 }
 
-// Changes with planted bugs, and one without: what the model reports at the right
-// lines is found, and what it reports anywhere else does not become a finding.
+// Changes with planted bugs, and one without: reports at the right lines become
+// findings, and reports elsewhere do not.
 func TestPlantedBugs(t *testing.T) {
 	change := func(removed, added string) string {
 		return "diff --git a/a.go b/a.go\n--- a/a.go\n+++ b/a.go\n@@ -1,3 +1,3 @@\n func f() {\n-\t" + removed + "\n+\t" + added + "\n }\n"

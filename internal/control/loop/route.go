@@ -11,7 +11,7 @@ import (
 	"aloft/internal/tool"
 )
 
-// route is how a call runs.
+// route is how and where a call runs.
 type route struct {
 	why      string // why it cannot run, for the model; "" if it can
 	reviewed bool   // whether hooks and the run mode decide about it

@@ -96,7 +96,7 @@ func TestRulesAreGivenWhenTheyApply(t *testing.T) {
 	if given := bodies[*agent.RulesGiven](r); len(given) != 3 {
 		t.Errorf("%d messages are journaled", len(given))
 	}
-	// The classifier, which decides what may run, knows only the prompts.
+	// The classifier decides about calls, and knows only the prompts.
 	if s := agent.Fold(r.id, r.events()); !slices.Equal(s.Asked, []string{"mend it"}) {
 		t.Errorf("rules count as requests of the user: %q", s.Asked)
 	}
@@ -154,7 +154,7 @@ func TestRulesOfTheNextRun(t *testing.T) {
 	}
 }
 
-// A server that starts in the middle of a run gives nothing twice.
+// A server that starts in the middle of a run gives no rule twice.
 func TestRulesAfterARestart(t *testing.T) {
 	r := newRig(t, true)
 	r.withRules(t)

@@ -130,8 +130,8 @@ func TestWebSearchIsReviewed(t *testing.T) {
 	}
 }
 
-// Without a provider the tool is not offered, and a call of it is told what is
-// missing.
+// Without a provider the tool is not offered, and a call of it returns an error
+// that says what is missing.
 func TestWebSearchNeedsAProvider(t *testing.T) {
 	offered := func(r *rig) bool {
 		return slices.ContainsFunc(r.model.requests[0].Tools, func(s tool.Spec) bool { return s.Name == "WebSearch" })

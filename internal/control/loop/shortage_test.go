@@ -26,7 +26,7 @@ func (r *rig) runsShort() (report func(loop.Shortage)) {
 }
 
 // TestOutOfMemory checks that the model and the journal learn that the machine
-// ran out of memory, and that the run goes on.
+// ran out of memory, and that the run continues.
 func TestOutOfMemory(t *testing.T) {
 	killed := func() *agent.MachineOutOfMemory {
 		return &agent.MachineOutOfMemory{MachineID: "m-1", Kills: 1, LimitBytes: 4 << 30, Killed: []agent.Process{{Name: "python3"}}}
@@ -89,8 +89,8 @@ func TestOutOfMemory(t *testing.T) {
 	})
 }
 
-// TestDiskLimit checks that a machine that was stopped because of its disk limit
-// goes on, and that a run in which this happens again and again ends.
+// TestDiskLimit checks that a machine that was stopped because of its disk
+// limit continues, and that a run ends in which this happens repeatedly.
 func TestDiskLimit(t *testing.T) {
 	full := &agent.MachineDiskFull{MachineID: "m-1", UsedBytes: 2 << 30, LimitBytes: 1 << 30}
 	for _, c := range []struct {

@@ -29,8 +29,8 @@ func TestACallThatNobodyCanReadIsRefused(t *testing.T) {
 	}
 }
 
-// An approval request says where a command will run, and what a tool does that
-// only a hook wants approved.
+// An approval request says where a command will run, and describes the effect
+// of a tool for which only a hook requires approval.
 func TestAQuestionShowsTheWholeCall(t *testing.T) {
 	r := newRig(t, false)
 	r.reviewed(permit.Allowlist, "")

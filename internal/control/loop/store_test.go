@@ -15,9 +15,9 @@ import (
 	"aloft/internal/control/store"
 )
 
-// ill is a store that fails for events of one kind: each of the next appends
-// with such an event stalls, then fails with err or the caller's context. If
-// kept is true, the events were written nevertheless.
+// ill is a failing store: for events of one kind, each of the next appends with
+// such an event stalls, then fails with err or the caller's context. If kept is
+// true, the events were written nevertheless.
 type ill struct {
 	store.Journal
 	kind  string

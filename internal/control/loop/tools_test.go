@@ -10,8 +10,8 @@ import (
 	"aloft/internal/tool"
 )
 
-// TestToolsOfTheServer has a model call every tool of the catalogue that runs on
-// the server, and checks what the model is told. A tool without a row fails.
+// TestToolsOfTheServer has a model call every tool of the catalogue that runs
+// on the server, and checks the model's results. A tool without a row fails.
 func TestToolsOfTheServer(t *testing.T) {
 	const list = `TodoWrite {"merge":false,"todos":[{"id":"1","content":"read","status":"completed"},{"id":"2","content":"write","status":"pending"}]}`
 	answered := agent.ApprovalAnswered{Decision: agent.Answered, UserID: 7, Answers: []agent.Answer{{QuestionID: "db", OptionIDs: []string{"pg"}}, {QuestionID: "name", Text: "x"}}}

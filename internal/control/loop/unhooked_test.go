@@ -14,7 +14,7 @@ func hookRefuses(op, said string) error {
 	return fault.Conflict("%s: the project's git hook refused: %s", op, said).Named("hook_failed")
 }
 
-// The model is told what git hooks say, and fixes it.
+// The model gets the messages of git hooks, and fixes the problem.
 func TestAHooksRefusalIsFixed(t *testing.T) {
 	for _, op := range []string{"commit", "push"} {
 		t.Run(op, func(t *testing.T) {

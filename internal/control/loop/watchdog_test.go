@@ -16,7 +16,7 @@ import (
 )
 
 // TestWatchdog is a table of conversations in which calls are repeated: when
-// the model is told, and whether the run ends.
+// the model is warned, and whether the run ends.
 func TestWatchdog(t *testing.T) {
 	fails, reads := `Shell {"command":"make fails"}`, `Read {"path":"a"}`
 	many := func(n int, calls ...string) (out []step) {
@@ -89,7 +89,7 @@ func TestWatchdog(t *testing.T) {
 	}
 }
 
-// A subagent that makes no progress ends, and the agent goes on.
+// A subagent that makes no progress ends, and the agent continues.
 func TestWatchdogOfSubagent(t *testing.T) {
 	r := newRig(t, true)
 	r.machine.call = func(context.Context, conversation.ToolCall, func(remote.Delta)) (tool.Result, error) {

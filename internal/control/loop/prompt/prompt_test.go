@@ -37,8 +37,8 @@ func TestPromptsNameTheUser(t *testing.T) {
 	}
 }
 
-// Prompts say what the machine has, as the machine reported it when it was first
-// ready.
+// Prompts describe the machine's facilities, as the machine first reported
+// them.
 func TestPromptsSayWhatTheMachineHas(t *testing.T) {
 	for _, tt := range []struct {
 		user  string

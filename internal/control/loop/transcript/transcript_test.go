@@ -30,7 +30,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// TestProgress tracks what a machine has of a transcript while it
+// TestProgress tracks the part of a transcript that a machine has while it
 // grows, is compacted, and is lost.
 func TestProgress(t *testing.T) {
 	t.Parallel()
