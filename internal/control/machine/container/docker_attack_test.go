@@ -20,9 +20,10 @@ import (
 	"aloft/internal/policy/calls"
 )
 
-// ownInDocker lists what root in a machine that may run Docker, or in a privileged
-// container there, can do beyond what every machine's root can: all of it affects
-// only the machine, or reads what the kernel tells everybody on a host.
+// ownInDocker lists what root in a machine that may run Docker, or in a
+// privileged container there, can do beyond what every machine's root can: all
+// of it affects only the machine, or reads data that the kernel shows to every
+// process on a host.
 var ownInDocker = map[string]string{
 	"write /proc/sys/net/ipv4/ip_forward": "its own network", "make a cgroup": "below its limits", "stat /var/run/docker.sock": "its own",
 	"stat /run/containerd/containerd.sock": "its own", "stat /host": "its own root",
@@ -41,8 +42,8 @@ var harmless = []string{
 	"EADDRNOTAVAIL", "ECONNRESET", "EINVAL", "no answer", "0 bytes", "0 entries", "not seen", "no further", "none", "",
 }
 
-// ownFileSystems are the types that a user namespace may mount. They show what belongs
-// to it, or nothing else than the host shows to everybody.
+// ownFileSystems are the types that a user namespace may mount. They show only
+// data of the namespace, or data that every process on the host can read.
 var ownFileSystems = []string{"proc", "sysfs", "cgroup", "cgroup2", "tmpfs", "ramfs", "devpts", "mqueue", "overlay", "binfmt_misc", "fuse"}
 
 // TestDockerAttacked makes all attempts of the attack probe with the rights of
@@ -119,7 +120,8 @@ func TestDockerLimits(t *testing.T) {
 	r := dockerRuntime(t)
 	limits := machine.Limits{MemoryBytes: 128 << 20, CPUs: 0.5, PIDs: 100}
 	m := create(t, r, machine.Spec{Image: dockerImage(t), Limits: limits}).(*Machine)
-	// A cgroup of its own has no limits, but is below those of the machine.
+	// A cgroup that it creates has no limits of its own, but is below the
+	// machine's cgroups.
 	got := do(t, m, `for d in /sys/fs/cgroup /sys/fs/cgroup/*; do
 	for f in "$d"/memory.limit_in_bytes "$d"/pids.max "$d"/cpu.cfs_quota_us "$d"/devices.allow "$d"/memory.max "$d"/cpu.max; do
 		[ ! -e $f ] || for v in -1 max 'a *:* rwm'; do (echo $v > $f) 2>/dev/null && echo "$f lifted"; done

@@ -16,8 +16,9 @@ import (
 	"aloft/internal/control/machine/container/userns"
 )
 
-// TestRootIsNobody has two machines of runc: root in each is a user of the host of
-// its own who owns nothing, while what they write has the owners that they see.
+// TestRootIsNobody has two machines of runc: root in each is a different user
+// of the host who owns nothing, while their files have the owners that the
+// machines see.
 func TestRootIsNobody(t *testing.T) {
 	r := newRuntime(t, t.TempDir(), engines(t)["runc"])
 	if !r.mapped {
@@ -118,9 +119,9 @@ func TestMountMapped(t *testing.T) {
 	}
 }
 
-// TestQuotasOfUsers has a machine use up what the kernel grants a user: inotify
-// instances, the pages of pipes. Another machine, and root on the host, still have
-// all of theirs.
+// TestQuotasOfUsers has a machine use up the kernel's quotas of a user: inotify
+// instances, and pages of pipes. The quotas of another machine and of root on
+// the host must be unaffected.
 func TestQuotasOfUsers(t *testing.T) {
 	r := newRuntime(t, t.TempDir(), engines(t)["runc"])
 	const script = `
@@ -198,8 +199,8 @@ func TestDataInAHome(t *testing.T) {
 	}
 }
 
-// TestSavedByOthers starts machines from what a machine without a user namespace has
-// saved, and the other way round.
+// TestSavedByOthers starts machines with a user namespace from the saved disk
+// of one without, and vice versa.
 func TestSavedByOthers(t *testing.T) {
 	r := newRuntime(t, t.TempDir(), engines(t)["runc"])
 	saved := ""

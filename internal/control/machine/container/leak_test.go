@@ -22,8 +22,8 @@ import (
 	"aloft/internal/policy"
 )
 
-// left lists what machines have on the host outside their folders: mounts,
-// cgroups and processes whose arguments name the folder.
+// left lists the leftovers of machines on the host outside of their folders:
+// mounts, cgroups and processes whose arguments name the folder.
 func left(dir, prefix string) ([]string, error) {
 	var out []string
 	mounts, err := os.ReadFile("/proc/self/mountinfo")

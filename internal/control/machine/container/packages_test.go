@@ -45,9 +45,9 @@ npm install --registry "$0" --no-audit --no-fund is-number@7.0.0 >npm.log 2>&1 |
 	}
 }
 
-// packageServer serves a package repository with aloft-thing, and returns the line
-// that names it in a machine's sources. The scripts of the package do what scripts
-// of packages do: they create users, change owners and start services.
+// packageServer serves a package repository with aloft-thing, and returns the
+// line that names it in a machine's sources. Like those of real packages, its
+// scripts create users, change owners and start services.
 func packageServer(t *testing.T) string {
 	t.Helper()
 	need.Command(t, "dpkg-deb")
