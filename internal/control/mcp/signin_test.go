@@ -111,8 +111,8 @@ func TestSignInAsAClient(t *testing.T) {
 	}
 }
 
-// TestSignInForged checks that browser, visit, code and user must all match
-// when the browser comes back.
+// TestSignInForged checks that browser, state, code and user must all match
+// when the browser returns.
 func TestSignInForged(t *testing.T) {
 	s := newServers(t)
 	var calls atomic.Int32
