@@ -12,8 +12,8 @@ import (
 	"aloft/internal/control/gateway/gittest"
 )
 
-// TestFile reads files of a commit. What was read once is read again without
-// running git, which a cancelled context shows.
+// TestFile reads files of a commit. A second read does not run git, which a
+// cancelled context proves.
 func TestFile(t *testing.T) {
 	t.Parallel()
 	forge := gittest.New(t)
