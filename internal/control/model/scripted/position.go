@@ -30,7 +30,7 @@ var (
 	callMark    = regexp.MustCompile(`\[call call_(\d+)_(\d+)_\d+_[0-9a-f]{8} `)
 )
 
-// find derives the place from the request alone.
+// find derives the script and the turn from the request alone.
 func find(f *File, req model.Request) position {
 	p := 0 // index of the newest prompt
 	for i, m := range req.Messages {
