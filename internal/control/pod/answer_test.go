@@ -15,7 +15,7 @@ import (
 )
 
 // FuzzAnswers lets a machine return anything. No secret may get through, and
-// what is kept of a reply must be bounded, valid text, with plausible times.
+// the kept parts of a reply must be bounded, valid text, with plausible times.
 func FuzzAnswers(f *testing.F) {
 	const value = "glpat-a-very-secret-token"
 	for _, m := range []proto.Message{

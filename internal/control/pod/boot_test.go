@@ -20,7 +20,7 @@ func TestUserOf(t *testing.T) {
 	}
 }
 
-// What a machine says about itself becomes part of the model's instructions.
+// A machine's report about itself becomes part of the model's instructions.
 func TestFacilitiesOf(t *testing.T) {
 	if got := facilitiesOf(nil); got != nil {
 		t.Errorf("a machine that reports nothing has %+v", got)

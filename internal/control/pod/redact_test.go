@@ -34,8 +34,8 @@ func TestWhatAMachineSaysIsRedacted(t *testing.T) {
 	res, _, err := e.Call(t.Context(), conversation.ToolCall{ID: "c1", Name: "Shell", Args: []byte(`{"command":"env"}`)}, func(d Delta) {
 		heard.WriteString(d.Stdout)
 	})
-	// If a long time passes between two pieces, held-back text that is too
-	// short to be a secret is shown.
+	// If a long time passes between two pieces, delayed text that is too short
+	// to be a secret is shown.
 	if got := strings.Replace(heard.String(), "sk-the-[", "[", 1); err != nil || got != "key: [REDACTED]\nand sk-the-" {
 		t.Errorf("heard %q, %v", heard.String(), err)
 	}

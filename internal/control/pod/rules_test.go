@@ -30,7 +30,7 @@ func rulesTo(t *testing.T, answer rulesServer) *Rules {
 	return r
 }
 
-// What a machine says about rules is redacted and checked.
+// A machine's report about rules is redacted and checked.
 func TestReadRules(t *testing.T) {
 	folders := []rule.Folder{{}, {Repository: "", Path: "web"}}
 	got, err := rulesTo(t, func(req *agentv1.ReadRulesRequest) (*agentv1.ReadRulesResponse, error) {
