@@ -6,8 +6,8 @@ import (
 	"aloft/internal/agent"
 )
 
-// TestChecksText is a table of what reviewers are told about checks. Commands
-// are not told where they must not be shown, and cannot end their code span.
+// TestChecksText is a table of texts for reviewers about checks. Commands are
+// omitted if they must not be shown, and cannot end their code span.
 func TestChecksText(t *testing.T) {
 	passed := agent.CheckResult{Check: agent.Check{Command: "make test"}, State: agent.CheckPassed, ExitCode: new(0), DurationMS: 12_000}
 	failed := agent.CheckResult{Check: agent.Check{Command: "echo `id`\n# x"}, State: agent.CheckFailed, ExitCode: new(1), DurationMS: 5}
