@@ -118,7 +118,7 @@ func TestMCPGrants(t *testing.T) {
 	}
 }
 
-// TestChange tests what a person sees of a change to rules.
+// TestChange tests how a change to rules is shown to a person.
 func TestChange(t *testing.T) {
 	long := strings.Repeat("x", 100_000)
 	for args, want := range map[string]string{
