@@ -17,8 +17,8 @@ func (d deleted) Plan(ctx context.Context, a agent.Agent, ref string) (build.Pla
 	return p, err
 }
 
-// An agent whose saved environment was deleted is told so once, in the run after
-// that, and goes on.
+// An agent whose saved environment was deleted is told so once, in the next
+// run, and continues.
 func TestEnvironmentGoneIsToldOnce(t *testing.T) {
 	s := newSite(t)
 	intact := s.Fleet.Environments.(environments)

@@ -78,7 +78,7 @@ func (g *guests) note(format string, args ...any) {
 	g.did = append(g.did, fmt.Sprintf(format, args...))
 }
 
-// done returns what the machines did since the last call.
+// done returns the actions of the machines since the last call.
 func (g *guests) done() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()

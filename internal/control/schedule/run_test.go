@@ -16,7 +16,7 @@ import (
 	"aloft/internal/tool"
 )
 
-// started is what a machine does when it boots.
+// started lists the actions of a machine when it boots.
 var started = []string{"boot", "run service up", "terminal web"}
 
 func (s *site) want(did ...string) {
