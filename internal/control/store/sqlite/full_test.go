@@ -15,9 +15,8 @@ import (
 	"aloft/internal/need"
 )
 
-// TestDiskFull fills a small disk under the store. Exactly what was
-// acknowledged must be there, and the store must continue when there is room
-// again.
+// TestDiskFull fills a small disk under the store. The store must contain
+// exactly the acknowledged events, and continue when there is room again.
 func TestDiskFull(t *testing.T) {
 	need.Root(t)
 	dir := t.TempDir()
