@@ -175,7 +175,7 @@ func in(state store.DeliveryState) func(store.Delivery) bool {
 	return func(d store.Delivery) bool { return d.State == state }
 }
 
-// A letter is what a receiver got.
+// A letter is a request that a receiver got.
 type letter struct {
 	header http.Header
 	body   []byte
