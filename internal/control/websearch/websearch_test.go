@@ -121,7 +121,7 @@ func TestWires(t *testing.T) {
 	}
 }
 
-// Errors say what the provider said and what to do, and contain neither the
+// Errors contain the provider's message and advice, and contain neither the
 // query nor the key.
 func TestErrors(t *testing.T) {
 	for _, c := range []struct {
