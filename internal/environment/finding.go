@@ -109,7 +109,7 @@ func (d *decoder) sorted() Findings {
 	return d.findings
 }
 
-// index finds the line starts.
+// index stores the offsets at which lines begin.
 func (d *decoder) index(text string) {
 	d.text, d.lines = text, []int{0}
 	for i := range len(text) {

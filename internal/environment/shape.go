@@ -69,7 +69,7 @@ func orText(what string) string {
 	return what
 }
 
-// choice is one of a few words.
+// choice is one of a fixed list of words.
 type choice []string
 
 func (c choice) words() string          { return "`" + strings.Join(c, "`, `") + "`" }
