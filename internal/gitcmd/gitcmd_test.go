@@ -12,8 +12,8 @@ import (
 	"aloft/internal/gitcmd"
 )
 
-// trap is a repository in which everything that can name a program of git names
-// one that leaves a file with the trap's name.
+// trap is a repository in which every setting that can name a program for git
+// names one that creates a file with the trap's name.
 type trap struct {
 	t              *testing.T
 	dir, work, sub string
@@ -149,8 +149,8 @@ func commands(p *trap) [][]string {
 	}
 }
 
-// TestTrapsWork shows that a person's git springs the traps, so that the tests
-// below mean something.
+// TestTrapsWork proves that a person's git runs the traps' programs, so that
+// the tests below can fail.
 func TestTrapsWork(t *testing.T) {
 	p := newTrap(t)
 	for _, args := range append(commands(p), []string{"commit-tree", "-S", "-m", "signed", "HEAD^{tree}"}) {
@@ -195,8 +195,9 @@ func TestStandInRunsNothing(t *testing.T) {
 	}
 }
 
-// Without a stand-in a repository's filters count, as the package says, but no hook,
-// monitor, pager, helper or signature of it runs, and nothing of a person's.
+// Without a stand-in, git runs a repository's filters, as documented, but no
+// hook, monitor, pager, helper or signing program of the repository or of the
+// user.
 func TestCommandRunsNoHook(t *testing.T) {
 	p := newTrap(t)
 	t.Setenv("HOME", p.home)
@@ -218,11 +219,11 @@ func TestCommandRunsNoHook(t *testing.T) {
 	}
 }
 
-// filter is a program that a stand-in alone keeps from running.
+// filter is a program that only a stand-in prevents git from running.
 var filter = regexp.MustCompile("(clean|smudge|process)$")
 
-// A bare repository that lies in a working tree is not taken for the repository
-// of a command, so that its configuration does not count.
+// A bare repository that lies in a working tree does not become the repository
+// of a command, so that its configuration has no effect.
 func TestBareRepositoryInAWorkTree(t *testing.T) {
 	p := newTrap(t)
 	bare := filepath.Join(p.work, "docs")
@@ -254,8 +255,8 @@ func TestQuote(t *testing.T) {
 	}
 }
 
-// Files that name a git directory are read like git does, but neither a link nor
-// what is no file.
+// Files that name a git directory are read as git reads them, but only if they
+// are regular files.
 func TestOpen(t *testing.T) {
 	p := newTrap(t)
 	p.person(p.work, "worktree", "add", "--quiet", "--no-checkout", filepath.Join(p.dir, "linked"))
