@@ -30,7 +30,7 @@ func (r *Repository) BranchOff(ctx context.Context, spec Spec) (State, error) {
 				return State{}, err
 			}
 		}
-		// Not git checkout, which refuses during a merge.
+		// Do not use git checkout, which refuses to run during a merge.
 		if err := git.setCloneHead(ctx, "ref: "+ref); err != nil {
 			return State{}, err
 		}

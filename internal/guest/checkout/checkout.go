@@ -108,7 +108,7 @@ func (r *Repository) Find(ctx context.Context) (State, bool, error) {
 		return State{}, false, fmt.Errorf("look for a clone: %w", err)
 	}
 	if state.Path != r.Path {
-		// Not made here: the image contains a clone.
+		// Adopt a clone that the image contains.
 		state = State{Path: r.Path, Whole: true}
 		if state.Base, err = r.head(ctx); err != nil {
 			return State{}, false, err

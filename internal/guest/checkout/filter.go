@@ -72,7 +72,7 @@ func (r *Repository) unfiltered(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	// It runs the project's filters.
+	// This command runs the project's filters.
 	argv, err := r.wrap(gitcmd.AsUser(append([]string{"-c", "core.fsmonitor=false", "--literal-pathspecs", "status", "--porcelain", "--"}, names[:min(len(names), 100)]...)...))
 	if err != nil {
 		return err

@@ -20,7 +20,7 @@ func TestFilterOfTheProject(t *testing.T) {
 		t.Errorf("the model is told %q", said)
 	}
 
-	// As a last resort, the other files are committed.
+	// If nothing else works, the other files are committed.
 	done, err := s.Commit(t.Context(), "what is left", true)
 	if err != nil || !done.Made || s.git("show", "HEAD:c.txt") != "plain" {
 		t.Fatalf("%+v, %v", done, err)
