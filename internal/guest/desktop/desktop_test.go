@@ -38,8 +38,8 @@ func TestWake(t *testing.T) {
 	}
 }
 
-// TestWakeOfWhoDoesNotAnswer checks that a hanging server is waited for until
-// the caller's context ends, and that one that exits is reported.
+// TestWakeOfWhoDoesNotAnswer checks that Wake waits for a hanging server until
+// the caller's context ends, and reports one that exits.
 func TestWakeOfWhoDoesNotAnswer(t *testing.T) {
 	l, err := net.Listen("unix", "@"+Socket(64_999))
 	if err != nil {
