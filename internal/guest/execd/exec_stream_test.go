@@ -97,7 +97,7 @@ func TestExecStreamAfterARestart(t *testing.T) {
 	s.ack("acked")
 	s.ask("long", shellCall("long"))
 	s.next()
-	// The record is what kill -9 leaves of a running call.
+	// The record is the state of a running call after kill -9.
 	if err := before.calls.record.start("killed"); err != nil {
 		t.Fatal(err)
 	}

@@ -77,8 +77,8 @@ func TestRunHooks(t *testing.T) {
 	}
 }
 
-// TestTranscript sends a conversation in pieces. Hooks must find what was sent
-// in the agent's home folder and nowhere else.
+// TestTranscript sends a conversation in pieces. Hooks must find the
+// conversation in the agent's home folder and nowhere else.
 func TestTranscript(t *testing.T) {
 	dir, home, outside := t.TempDir(), t.TempDir(), t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, ".cursor"), 0o755); err != nil {
