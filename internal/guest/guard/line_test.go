@@ -132,8 +132,8 @@ func TestGitOfTheAgent(t *testing.T) {
 	}
 }
 
-// TestGitOfThePerson runs allowed lines where nothing is wrong: they run outside
-// of the sandbox, whatever sandboxed commands did before.
+// TestGitOfThePerson checks that allowed lines run outside of the sandbox if
+// sandboxed commands could not have changed their programs.
 func TestGitOfThePerson(t *testing.T) {
 	g := newGuarded(t, tooltest.Sandbox(t), "git init -q up; cd up; echo x > x; git add x; git commit -qm x",
 		"git submodule --quiet add ./up deep/module; git commit -qm module; rm -rf up",
@@ -154,7 +154,7 @@ func TestGitOfThePerson(t *testing.T) {
 			t.Errorf("%s: %q", c.line, got)
 		}
 	}
-	// What is far below is protected like the rest.
+	// Repositories deep below the root are protected too.
 	if got := g.sandboxed("echo x >> " + g.dir + "/deep/a/b/c/d/.git/config"); !strings.Contains(got, "protected .git/config") {
 		t.Errorf("a repository that is trusted can be changed: %q", got)
 	}
