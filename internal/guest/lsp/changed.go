@@ -113,7 +113,7 @@ func absolute(dir string, names [][]byte) []string {
 	return slices.Compact(out)
 }
 
-// touched is changed for a tree without git.
+// touched is like changed, for a tree without git.
 func (m mark) touched(ctx context.Context, rg, dir string, env []string) ([]string, error) {
 	all, err := listFiles(ctx, rg, dir, env)
 	if err != nil {

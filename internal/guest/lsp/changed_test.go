@@ -57,7 +57,7 @@ func TestChanged(t *testing.T) {
 	if again := readMark(t.Context(), file, dir, os.Environ()); again.Head != m.Head {
 		t.Errorf("the mark moved from %v to %v", m, again)
 	}
-	// If git does not know the mark's commit, the current one is used.
+	// If git does not know the commit in the mark, the current commit is used.
 	check(mark{Head: "0123456789012345678901234567890123456789", Time: m.Time}, "deleted", "edited", "new ä")
 }
 
