@@ -12,8 +12,8 @@ import (
 	"aloft/internal/mcp"
 )
 
-// FuzzLines checks that of a server's output only lines of JSON reach the
-// protocol, and that the rest goes to its log.
+// FuzzLines checks that only JSON lines of a server's output reach the
+// protocol, and that the other lines go to its log.
 func FuzzLines(f *testing.F) {
 	for _, said := range []string{"{}\n", "Welcome!\n{\"a\":1}\n", "[1]\r\n{", "\x00\xff\n\n{}{}\n", strings.Repeat("x", 100<<10) + "\n{}\n"} {
 		f.Add([]byte(said))

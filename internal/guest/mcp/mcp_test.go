@@ -335,7 +335,7 @@ func TestAround(t *testing.T) {
 }
 
 // TestCallIsCancelled checks that a cancelled call returns at once, and that
-// the server goes on.
+// the server continues.
 func TestCallIsCancelled(t *testing.T) {
 	m := manager(t)
 	m.Use([]mcp.Server{program(t, "a", "good")}, nil, "")
