@@ -98,7 +98,8 @@ func (p *planner) writable(name string) bool {
 // resolve returns a path with links resolved, as Landlock and mounts need it.
 func (p *planner) resolve(name string) string { return cmp.Or(p.tree.Resolve(name), name) }
 
-// holes plans the mounts.
+// holes plans mounts for exceptions within paths, which Landlock cannot
+// express.
 func (p *planner) holes() {
 	for _, g := range p.spec.Rules.Writable {
 		if name := p.resolve(g.Path); p.tree.Kind(name) != None {

@@ -181,7 +181,7 @@ func (p *program) clone(what string, at result) result {
 	return p.result(p.add(what, unix.SYS_OPEN_TREE, at, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE).planned())
 }
 
-// filesystem makes a mount of a new file system.
+// filesystem creates a mount of a new file system.
 func (p *program) filesystem(kind string, options ...string) result {
 	ctx := p.result(p.add("open "+kind, unix.SYS_FSOPEN, kind, unix.FSOPEN_CLOEXEC))
 	for i := 0; i < len(options); i += 2 {
