@@ -47,7 +47,7 @@ export async function serveDemo(framed = false): Promise<{ url: string; close: (
 
 const demoId = (n: number) => `bc-00000000-0000-4000-8000-${n.toString(16).padStart(12, "0")}`;
 
-/** Waits until the page has been the same for a while; what streams is given up on. */
+/** Waits until the page stops changing, up to a timeout for pages with streamed text. */
 async function settled(page: Page): Promise<void> {
   let before = "";
   for (let same = 0, looks = 0; same < 3 && looks < 30; looks++) {
@@ -73,7 +73,7 @@ export const corner = `(() => {
   return canvas?.width ? [...canvas.getContext("2d").getImageData(0, 0, 1, 1).data.slice(0, 3)] : [];
 })()`;
 
-/** Opens a view and waits until it stands. */
+/** Opens a view and waits until it stops changing. */
 export async function show(page: Page, url: string, view: View): Promise<void> {
   await page.goto(url + view.path);
   await page.locator("h1").first().waitFor();
