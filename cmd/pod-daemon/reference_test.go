@@ -31,7 +31,7 @@ var update = flag.Bool("update", false, "write what is generated")
 
 const referencePage = "../../docs/reference/machine.md"
 
-// nobody is a user of every system.
+// nobody marks a well-known port on which no program of the machine listens.
 const nobody = "nobody"
 
 // ports are the ports of a machine. All are on loopback and can be reached from
