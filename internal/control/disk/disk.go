@@ -58,25 +58,25 @@ type Guard struct {
 	floor   int64                                 // the disk is low if fewer bytes are free
 	reserve reserve
 
-	mu     sync.Mutex
-	uses   map[string]*use // by machine; nil before the first poll
-	free   int64           // free bytes at the last poll
-	gone   int64           // sum of all decreases of the free space
-	looked time.Time       // when the machines were last listed
-	at     int64           // value of gone at that time
-	warned bool
+	mu             sync.Mutex
+	uses           map[string]*use // by machine; nil before the first poll
+	free           int64           // free bytes at the last poll
+	consumed       int64           // sum of all decreases of the free space
+	listedAt       time.Time       // when the machines were last listed
+	listedConsumed int64           // value of consumed at that time
+	warned         bool
 }
 
 // use records the disk usage of a machine.
 type use struct {
-	bytes int64
-	began int64         // usage when it was started, or the minimum since
-	calm  int64         // usage when the disk was last not low
-	at    int64         // Guard.gone at the last measurement
-	when  time.Time     // time of the last measurement; zero if never measured
-	took  time.Duration // duration of the last measurement
-	older bool          // it existed before the guard, so its initial usage is unknown
-	ran   bool          // whether it ran at the last poll
+	bytes      int64
+	initial    int64         // usage when it was started, or the minimum since
+	beforeLow  int64         // usage when the disk was last not low
+	consumed   int64         // Guard.consumed at the last measurement
+	measuredAt time.Time     // time of the last measurement; zero if never measured
+	duration   time.Duration // duration of the last measurement
+	isOlder    bool          // it existed before the guard, so its initial usage is unknown
+	wasRunning bool          // whether it ran at the last poll
 }
 
 // Fractions of the file system, and their limits in bytes.
@@ -134,7 +134,7 @@ func (g *Guard) begin() error {
 	return nil
 }
 
-// takeReserve creates the reserve unless that makes the disk low.
+// takeReserve creates the reserve if the disk is not low afterwards.
 func (g *Guard) takeReserve(free int64) {
 	if g.reserve.isComplete() || free < g.floor+g.reserve.size {
 		return
@@ -201,17 +201,17 @@ func (g *Guard) look(ctx context.Context, full bool) (stopped bool) {
 		g.Logger.Error("cannot check the disk", "error", err)
 		return false
 	}
-	g.gone += max(0, g.free-free)
+	g.consumed += max(0, g.free-free)
 	g.free = free
 	low := full || free < g.floor
 	if !low {
 		g.warned = false
 		g.takeReserve(free)
-		if g.gone == g.at && time.Since(g.looked) < lookEvery {
+		if g.consumed == g.listedConsumed && time.Since(g.listedAt) < lookEvery {
 			return false
 		}
 	}
-	g.looked, g.at = time.Now(), g.gone
+	g.listedAt, g.listedConsumed = time.Now(), g.consumed
 	machines, err := g.running(ctx)
 	if err != nil {
 		g.Logger.Error("cannot list the machines", "error", err)
@@ -265,12 +265,12 @@ func (g *Guard) running(ctx context.Context) (running []Holder, err error) {
 	for _, m := range all {
 		u := g.uses[m.ID()]
 		if u == nil { // a new machine starts at zero, since it may fill its disk quickly
-			u = &use{older: g.uses == nil}
+			u = &use{isOlder: g.uses == nil}
 		}
 		known[m.ID()] = u
 		if m.Running() {
-			running, u.ran = append(running, m), true
-		} else if u.ran {
+			running, u.wasRunning = append(running, m), true
+		} else if u.wasRunning {
 			g.allowAgain(ctx, m, u)
 		}
 	}
@@ -281,30 +281,30 @@ func (g *Guard) running(ctx context.Context) (running []Holder, err error) {
 // allowAgain measures a stopped machine: this is its initial usage when it is started
 // again.
 func (g *Guard) allowAgain(ctx context.Context, m Holder, u *use) {
-	u.ran = false
-	began := time.Now()
+	u.wasRunning = false
+	start := time.Now()
 	n, err := m.DiskBytes(ctx)
 	if err != nil {
 		return // it is being destroyed
 	}
-	u.bytes, u.began, u.calm, u.older = n, n, n, false
-	u.at, u.when, u.took = g.gone, began, time.Since(began)
+	u.bytes, u.initial, u.beforeLow, u.isOlder = n, n, n, false
+	u.consumed, u.measuredAt, u.duration = g.consumed, start, time.Since(start)
 }
 
 // measure measures a machine if it is due, and reports whether it did.
 func (g *Guard) measure(ctx context.Context, m Holder, low bool) bool {
 	u := g.uses[m.ID()]
-	if !u.when.IsZero() {
-		since := time.Since(u.when)
-		could := g.Limit > 0 && u.bytes+g.gone-u.at > g.allowed(u)
+	if !u.measuredAt.IsZero() {
+		since := time.Since(u.measuredAt)
+		mayExceed := g.Limit > 0 && u.bytes+g.consumed-u.consumed > g.allowed(u)
 		switch {
-		case low && since < u.took:
+		case low && since < u.duration:
 			return false
-		case !low && (since < measureShare*u.took || !could && since < g.patience(u)):
+		case !low && (since < measureShare*u.duration || !mayExceed && since < g.patience(u)):
 			return false
 		}
 	}
-	began := time.Now()
+	start := time.Now()
 	n, err := m.DiskBytes(ctx)
 	if errors.Is(err, machine.ErrTooManyFiles) {
 		// It could hide any amount of data in these files, and measuring takes
@@ -319,13 +319,13 @@ func (g *Guard) measure(ctx context.Context, m Holder, low bool) bool {
 		}
 		return false
 	}
-	if u.older {
-		u.began, u.calm, u.older = n, n, false
+	if u.isOlder {
+		u.initial, u.beforeLow, u.isOlder = n, n, false
 	}
-	u.began = min(u.began, n)
-	u.bytes, u.at, u.when, u.took = n, g.gone, began, time.Since(began)
+	u.initial = min(u.initial, n)
+	u.bytes, u.consumed, u.measuredAt, u.duration = n, g.consumed, start, time.Since(start)
 	if !low {
-		u.calm = n
+		u.beforeLow = n
 	}
 	return true
 }
@@ -335,16 +335,16 @@ func (g *Guard) measure(ctx context.Context, m Holder, low bool) bool {
 func (g *Guard) patience(u *use) time.Duration {
 	all := time.Duration(0)
 	for _, other := range g.uses {
-		all += other.took
+		all += other.duration
 	}
-	return min(max(measureEvery, measureRest*u.took), max(measureSoon, measureRest*all))
+	return min(max(measureEvery, measureRest*u.duration), max(measureSoon, measureRest*all))
 }
 
 // allowed returns the maximum usage of the machine. A machine that started
 // above its limit may grow a little more, so that somebody can clean it up.
 func (g *Guard) allowed(u *use) int64 {
 	const slack = 32
-	return max(g.Limit, u.began+g.Limit/slack)
+	return max(g.Limit, u.initial+g.Limit/slack)
 }
 
 func (g *Guard) isOver(id string) bool {
@@ -352,9 +352,9 @@ func (g *Guard) isOver(id string) bool {
 	return g.Limit > 0 && u.bytes > g.allowed(u)
 }
 
-// stopGreediest stops the machine that has grown most since the disk was last
-// not low. It must have used a considerable part of the space that was left
-// then or, if nothing is left, any.
+// stopGreediest stops the machine that has grown most since the disk became
+// low. It must have grown by a quarter of the floor or, if less than that is
+// free, at all.
 func (g *Guard) stopGreediest(ctx context.Context, running []Holder, free int64, full bool) bool {
 	least := g.floor / 4
 	if full || free < least {
@@ -363,8 +363,8 @@ func (g *Guard) stopGreediest(ctx context.Context, running []Holder, free int64,
 	var greediest Holder
 	most := int64(0)
 	for _, m := range running {
-		if u := g.uses[m.ID()]; u.bytes-u.calm >= max(least, most+1) {
-			greediest, most = m, u.bytes-u.calm
+		if u := g.uses[m.ID()]; u.bytes-u.beforeLow >= max(least, most+1) {
+			greediest, most = m, u.bytes-u.beforeLow
 		}
 	}
 	if greediest == nil {
@@ -375,7 +375,7 @@ func (g *Guard) stopGreediest(ctx context.Context, running []Holder, free int64,
 		return false
 	}
 	for _, u := range g.uses { // restart counting for the others, so that small further growth is not blamed on them
-		u.calm = u.bytes
+		u.beforeLow = u.bytes
 	}
 	return g.stop(ctx, greediest, fault.Exhausted("the machine was about to fill the server's disk: it used %d MiB more, and %d MiB are left", most>>20, free>>20).Named("disk_limit").
 		Hint("send a follow-up that asks to remove what is not needed, or delete the agent; machine.disk_bytes gives each machine a limit"))
