@@ -27,7 +27,7 @@ type closed struct {
 }
 
 // Type returns the type of the value for people.
-func (k Key) Type() string { return k.shape.words() }
+func (k Key) Type() string { return k.shape.describe() }
 
 // object is an object with known keys. Unknown keys cause a warning.
 type object struct {
@@ -36,7 +36,7 @@ type object struct {
 	either []string // exactly one of these is required
 }
 
-func (o object) words() string { return o.what }
+func (o object) describe() string { return o.what }
 
 func (o object) schema() map[string]any {
 	properties := map[string]any{}

@@ -13,7 +13,7 @@ import (
 // canonical form, or false if there is none. It reports everything that it
 // drops.
 type shape interface {
-	words() string
+	describe() string
 	schema() map[string]any
 	read(d *decoder, key string, n node) (any, bool)
 }
@@ -29,7 +29,7 @@ type text struct {
 	check func(s string) *complaint
 }
 
-func (t text) words() string {
+func (t text) describe() string {
 	return strings.TrimPrefix(strings.TrimPrefix(orText(t.what), "a "), "an ")
 }
 
@@ -72,7 +72,7 @@ func orText(what string) string {
 // choice is one of a fixed list of words.
 type choice []string
 
-func (c choice) words() string          { return "`" + strings.Join(c, "`, `") + "`" }
+func (c choice) describe() string       { return "`" + strings.Join(c, "`, `") + "`" }
 func (c choice) schema() map[string]any { return map[string]any{"type": "string", "enum": []string(c)} }
 
 func (c choice) read(d *decoder, key string, n node) (any, bool) {
@@ -86,7 +86,7 @@ func (c choice) read(d *decoder, key string, n node) (any, bool) {
 // boolean is true or false, optionally in quotes.
 type boolean struct{ quoted bool } // quoted: the format itself allows quotes
 
-func (b boolean) words() string { return "true or false" }
+func (b boolean) describe() string { return "true or false" }
 
 func (b boolean) schema() map[string]any {
 	if b.quoted {
@@ -118,7 +118,7 @@ type list struct {
 	flatten bool // nested lists count as their items
 }
 
-func (l list) words() string { return "list of " + l.of.words() }
+func (l list) describe() string { return "list of " + l.of.describe() }
 
 func (l list) schema() map[string]any {
 	items := l.of.schema()
@@ -170,7 +170,7 @@ type either struct {
 	object
 }
 
-func (e either) words() string { return e.object.words() }
+func (e either) describe() string { return e.object.describe() }
 
 func (e either) schema() map[string]any {
 	if e.odd {
@@ -196,7 +196,7 @@ func (e either) read(d *decoder, key string, n node) (any, bool) {
 // number is a whole number, optionally in quotes.
 type number struct{ min, max int }
 
-func (r number) words() string { return fmt.Sprintf("number from %d to %d", r.min, r.max) }
+func (r number) describe() string { return fmt.Sprintf("number from %d to %d", r.min, r.max) }
 
 func (r number) schema() map[string]any {
 	return map[string]any{"type": "integer", "minimum": r.min, "maximum": r.max}
@@ -212,7 +212,7 @@ func (r number) read(d *decoder, key string, n node) (any, bool) {
 	}
 	i, err := strconv.Atoi(word)
 	if err != nil || i < r.min || i > r.max {
-		d.wrong(n.at, key, "write a whole "+r.words(), "this is %s", kind(n))
+		d.wrong(n.at, key, "write a whole "+r.describe(), "this is %s", kind(n))
 		return nil, false
 	}
 	if _, ok := n.value.(string); ok {
@@ -227,7 +227,7 @@ type mapping struct {
 	max  int // bytes of a value
 }
 
-func (m mapping) words() string { return "object of names and text" }
+func (m mapping) describe() string { return "object of names and text" }
 
 func (m mapping) schema() map[string]any {
 	return map[string]any{"type": "object", "additionalProperties": map[string]any{"type": []string{"string", "number", "boolean"}}}
