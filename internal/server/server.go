@@ -230,53 +230,6 @@ func readSecret(path string) ([]byte, error) {
 	return secret, atomicfile.Write(path, secret, 0o600)
 }
 
-// newRuntime returns the container runtime, with the binaries embedded in this program.
-func newRuntime(embedded fs.FS, data string, c Config, logger *slog.Logger) (machine.Runtime, error) {
-	bin, err := container.Install(embedded, filepath.Join(data, "bin"))
-	if err != nil {
-		return nil, fmt.Errorf("install the machine binaries: %w", err)
-	}
-	for _, path := range []string{c.Machine.Runtime, c.Machine.Strong} {
-		if path == "" {
-			continue
-		}
-		if _, err := os.Stat(path); err != nil {
-			return nil, fmt.Errorf("OCI runtime: %w", err)
-		}
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	images, err := OpenImages(data, c)
-	if err != nil {
-		return nil, err
-	}
-	if why := images.Unconfined(); why != nil && os.Geteuid() == 0 {
-		logger.Warn("the server itself unpacks images, without confinement", "reason", why)
-	}
-	return container.New(container.Config{
-		Images:  images,
-		Gateway: []string{self, "gateway"},
-		Dir:     filepath.Join(data, "machines"), RuntimePath: cmp.Or(c.Machine.Runtime, bin.Runc),
-		StrongRuntimePath: c.Machine.Strong, Docker: c.Machine.Docker, Binaries: bin.Dir, Logger: logger,
-	})
-}
-
-// noRuntime is the runtime of a host that cannot create machines. Its errors say why.
-type noRuntime struct{ why error }
-
-func (r noRuntime) Create(context.Context, machine.Spec) (machine.Machine, error) {
-	return nil, fault.Unavailable("this host cannot make machines: %v", r.why).Named("no_runtime").
-		Hint("run `aloft doctor` on the server to see what is missing and how to fix it")
-}
-
-func (r noRuntime) Open(_ context.Context, id string) (machine.Machine, error) {
-	return nil, fmt.Errorf("machine %s: %w", id, machine.ErrNotFound)
-}
-
-func (r noRuntime) List(context.Context) ([]string, error) { return nil, nil }
-
 // privateFolder makes a folder that only this user can enter, or makes one that is
 // there so. A folder of root that the user's group may enter has been made for it.
 func privateFolder(name string) error {

@@ -37,7 +37,7 @@ func nest(t *testing.T, dir string, n int) {
 }
 
 // A machine nests folders deeper than there are descriptors, and deeper than a
-// path can be. They are removed, and so is what lies beside them, with few
+// path can be. They are removed, and so is what lies sibling them, with few
 // descriptors.
 func TestDeepFolders(t *testing.T) {
 	var old unix.Rlimit
@@ -63,12 +63,12 @@ func TestDeepFolders(t *testing.T) {
 	if err := os.Symlink(filepath.Dir(outside), filepath.Join(from, "d/d/out")); err != nil {
 		t.Fatal(err)
 	}
-	beside := filepath.Join(t.TempDir(), "beside")
-	if err := os.MkdirAll(beside+"/a/b", 0o700); err != nil {
+	sibling := filepath.Join(t.TempDir(), "sibling")
+	if err := os.MkdirAll(sibling+"/a/b", 0o700); err != nil {
 		t.Fatal(err)
 	}
 	c := Open(dir, slog.New(slog.DiscardHandler))
-	for _, path := range []string{from, beside} {
+	for _, path := range []string{from, sibling} {
 		if err := c.Discard(path, "x"); err != nil {
 			t.Fatal(err)
 		}
