@@ -57,6 +57,8 @@ func newStage(t *testing.T) *stage {
 		h.Add("Set-Cookie", "theirs=1; Domain=preview.test; Path=/")
 		h.Add("Set-Cookie", "aloft-preview=forged; Path=/")
 		h.Add("Set-Cookie", "__Host-aloft-preview=forged; Secure; Path=/")
+		h.Add("Set-Cookie", "=aloft-preview=forged; Path=/")
+		h.Set("Clear-Site-Data", `"cookies"`)
 		h.Set("Alt-Svc", `h3="evil.test:443"`)
 		h.Set("Content-Security-Policy", "default-src 'self'")
 		_, _ = io.WriteString(w, "inside")
@@ -163,7 +165,7 @@ func TestPreview(t *testing.T) {
 	if got := resp.Header["Set-Cookie"]; len(got) != 1 || got[0] != "theirs=1; Path=/" {
 		t.Errorf("the machine sets %q", got)
 	}
-	if resp.Header.Get("Alt-Svc") != "" || len(resp.Header["Content-Security-Policy"]) != 2 || resp.Header.Get("Cross-Origin-Resource-Policy") != "same-origin" {
+	if resp.Header.Get("Alt-Svc")+resp.Header.Get("Clear-Site-Data") != "" || len(resp.Header["Content-Security-Policy"]) != 2 || resp.Header.Get("Cross-Origin-Resource-Policy") != "same-origin" {
 		t.Errorf("the reply has %v", resp.Header)
 	}
 	if _, _ = s.get(c, link.URL, "Authorization", "Basic eDp5"); s.seen.Load().Header.Get("Authorization") == "" { // x:y
@@ -338,7 +340,7 @@ func FuzzClean(f *testing.F) {
 		if err := new(Previews).clean(resp); err != nil {
 			t.Fatal(err)
 		}
-		if resp.Header.Get("Alt-Svc") != "" || resp.Header.Get("Origin-Agent-Cluster") != "?1" {
+		if resp.Header.Get("Alt-Svc")+resp.Header.Get("Clear-Site-Data") != "" || resp.Header.Get("Origin-Agent-Cluster") != "?1" {
 			t.Errorf("%v", resp.Header)
 		}
 		for _, c := range resp.Cookies() { // parsed as browsers do

@@ -199,7 +199,9 @@ func (p *Previews) clean(resp *http.Response) error {
 	h := resp.Header
 	var kept []string
 	for _, line := range h["Set-Cookie"] {
-		if name, _, _ := strings.Cut(line, "="); !ours(name) {
+		// A browser sends a cookie without a name as its value, which may look
+		// like any other cookie.
+		if name, _, _ := strings.Cut(line, "="); !ours(name) && strings.Trim(name, " \t") != "" {
 			kept = append(kept, withoutDomain(line))
 		}
 	}
@@ -207,7 +209,8 @@ func (p *Previews) clean(resp *http.Response) error {
 	for _, line := range kept {
 		h.Add("Set-Cookie", line)
 	}
-	h.Del("Alt-Svc") // it could redirect the origin to another server
+	h.Del("Alt-Svc")         // it could redirect the origin to another server
+	h.Del("Clear-Site-Data") // it clears cookies of the whole site, which may include the dashboard's
 	h.Add("Content-Security-Policy", "frame-ancestors 'self'")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Origin-Agent-Cluster", "?1")
