@@ -164,7 +164,7 @@ var mayImport = map[string][]string{
 	"internal/control/dockerfile":                      {"internal/fault", "internal/policy", "internal/control/image", "internal/control/image/registry"},
 	"internal/control/dockerfile/...":                  {"internal/fault", "internal/control/dockerfile"},
 	"internal/control/dockerfile/dockerfiletest":       {"internal/fault", "internal/policy", "internal/need", "internal/control/dockerfile", "internal/control/image", "internal/control/image/registry"},
-	"internal/control/image":                           {"internal/atomicfile", "internal/fault", "internal/control/image/registry", "internal/control/image/unpack"},
+	"internal/control/image":                           {"internal/atomicfile", "internal/fault", "internal/control/image/registry", "internal/control/image/unpack", "internal/control/trash"},
 	"internal/control/image/debian":                    {},
 	"internal/control/image/unpack":                    {"internal/control/confine"},
 	"internal/control/image/registry":                  {"internal/fault", "internal/policy", "internal/control/outbound"},

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"aloft/internal/control/trash"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -98,7 +99,7 @@ func (s *Store) makeLayer(ctx context.Context, key string, fill func(ctx context
 		return err
 	}
 	defer func() { _ = unix.Close(lock) }()
-	defer func() { _ = os.RemoveAll(work) }() // after the rename it no longer exists
+	defer func() { _ = trash.RemoveAll(work) }() // after the rename it no longer exists
 	if err := os.Chmod(work, 0o755); err != nil {
 		return err
 	}
@@ -173,7 +174,7 @@ func (s *Store) sweep() error {
 		if err != nil {
 			continue // another process is writing or removing it
 		}
-		err = os.RemoveAll(path)
+		err = trash.RemoveAll(path)
 		_ = unix.Close(lock)
 		if err != nil {
 			return err

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"aloft/internal/control/trash"
 	"context"
 	"io/fs"
 	"os"
@@ -118,7 +119,7 @@ func (s *Store) removeLayer(key string) (bytes int64, removed bool, err error) {
 		return 0, false, err
 	}
 	bytes = size(gone)
-	return bytes, true, os.RemoveAll(gone)
+	return bytes, true, trash.RemoveAll(gone)
 }
 
 // size returns the disk usage of a tree in bytes, counting each file once.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"aloft/internal/control/image/unpack"
+	"aloft/internal/control/trash"
 )
 
 // deep is how many layers a stack may have before those below its top are
@@ -144,7 +145,7 @@ func mergeOne(path, into string) (isDir bool, err error) {
 	}
 	if !info.IsDir() {
 		if old != nil {
-			if err := os.RemoveAll(into); err != nil {
+			if err := trash.RemoveAll(into); err != nil {
 				return false, err
 			}
 		}
@@ -200,7 +201,7 @@ func removeBut(path string, old fs.FileInfo) error {
 		return err
 	}
 	for _, e := range entries {
-		if err := os.RemoveAll(filepath.Join(path, e.Name())); err != nil {
+		if err := trash.RemoveAll(filepath.Join(path, e.Name())); err != nil {
 			return err
 		}
 	}

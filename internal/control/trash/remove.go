@@ -17,6 +17,41 @@ const maxOpen = 32
 // batch is how many names are read from a folder at a time.
 const batch = 1024
 
+// RemoveAll removes the file or folder at path with everything in it, like
+// [os.RemoveAll], however deep folders are nested in it. A missing path is not an
+// error. Nothing may be written there meanwhile.
+func RemoveAll(path string) error {
+	err := unix.Unlink(path)
+	if err == nil || errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EPERM) {
+		return &os.PathError{Op: "remove", Path: path, Err: err}
+	}
+	// Folders that are nested too deep are moved to the folder itself.
+	folder, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = folder.Close() }()
+	for {
+		removed, err := removeBatch(folder, folder, 0)
+		if err != nil {
+			return &os.PathError{Op: "remove", Path: path, Err: err}
+		}
+		if !removed {
+			break
+		}
+	}
+	if err := unix.Rmdir(path); err != nil && !errors.Is(err, unix.ENOENT) {
+		return &os.PathError{Op: "remove", Path: path, Err: err}
+	}
+	return nil
+}
+
 // remove removes the file or folder name in dir with everything in it. It moves
 // folders that are nested too deep into the can, where they are entries of their
 // own. Errors contain no path, which a machine has chosen.

@@ -67,6 +67,24 @@ func TestDeepFolders(t *testing.T) {
 	if err := os.MkdirAll(sibling+"/a/b", 0o700); err != nil {
 		t.Fatal(err)
 	}
+	other := t.TempDir()
+	nest(t, other, 5000)
+	if err := RemoveAll(other); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(other); err == nil {
+		t.Error("the folder is left")
+	}
+	if err := RemoveAll(other); err != nil {
+		t.Errorf("a missing folder: %v", err)
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(filepath.Dir(outside), link); err != nil {
+		t.Fatal(err)
+	}
+	if err := RemoveAll(link); err != nil {
+		t.Error(err)
+	}
 	c := Open(dir, slog.New(slog.DiscardHandler))
 	for _, path := range []string{from, sibling} {
 		if err := c.Discard(path, "x"); err != nil {

@@ -21,6 +21,7 @@ const MaxBytes = 64 << 30
 
 const (
 	maxEntries = 4 << 20
+	maxPath    = 4 << 10  // bytes of a name, as the system accepts; one name of 1 MiB makes half a million folders
 	maxTail    = 64 << 20 // bytes of padding after an archive's end
 )
 
@@ -72,7 +73,7 @@ func (u *unpacker) unpack(ctx context.Context, r io.Reader) error {
 			return err
 		}
 		if err := u.write(h, tr); err != nil {
-			return fmt.Errorf("archive: %q: %w", h.Name, err)
+			return fmt.Errorf("archive: %.256q: %w", h.Name, err)
 		}
 	}
 	// The layer's digest includes the bytes after the end of the archive.
@@ -102,6 +103,9 @@ func cleanName(name string) (string, error) {
 	}
 	if strings.Contains(name, "\x00") {
 		return "", errors.New("its name holds a NUL")
+	}
+	if len(name) > maxPath {
+		return "", fmt.Errorf("its name has more than %d bytes", maxPath)
 	}
 	return path.Clean(strings.TrimLeft(name, "/")), nil
 }
