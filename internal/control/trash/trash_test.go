@@ -37,7 +37,7 @@ func nest(t *testing.T, dir string, n int) {
 }
 
 // A machine nests folders deeper than there are descriptors, and deeper than a
-// path can be. They are removed, and so is what lies sibling them, with few
+// path can be. They are removed, and so are the other entries, with few
 // descriptors.
 func TestDeepFolders(t *testing.T) {
 	var old unix.Rlimit
@@ -63,8 +63,8 @@ func TestDeepFolders(t *testing.T) {
 	if err := os.Symlink(filepath.Dir(outside), filepath.Join(from, "d/d/out")); err != nil {
 		t.Fatal(err)
 	}
-	sibling := filepath.Join(t.TempDir(), "sibling")
-	if err := os.MkdirAll(sibling+"/a/b", 0o700); err != nil {
+	second := filepath.Join(t.TempDir(), "second")
+	if err := os.MkdirAll(second+"/a/b", 0o700); err != nil {
 		t.Fatal(err)
 	}
 	other := t.TempDir()
@@ -86,7 +86,7 @@ func TestDeepFolders(t *testing.T) {
 		t.Error(err)
 	}
 	c := Open(dir, slog.New(slog.DiscardHandler))
-	for _, path := range []string{from, sibling} {
+	for _, path := range []string{from, second} {
 		if err := c.Discard(path, "x"); err != nil {
 			t.Fatal(err)
 		}
