@@ -301,10 +301,10 @@ func TestCallsThatWriteRunInOrder(t *testing.T) {
 
 func TestCallThatIsNone(t *testing.T) {
 	r := newRig(t, false)
-	r.model.steps = []step{use(`Frobnicate {}`, `Shell not json`, `bad/name {}`), say("done")}
+	r.model.steps = []step{use(`Frobnicate {}`, `Shell not json`, `bad/name {}`, `__proto__ {}`, `1x {}`), say("done")}
 	r.work(t.Context())
 	done := bodies[*agent.CallDone](r)
-	for i, want := range []string{`there is no tool "Frobnicate"`, "not a JSON object", `there is no tool "unknown"`} {
+	for i, want := range []string{`there is no tool "Frobnicate"`, "not a JSON object", `there is no tool "unknown"`, `there is no tool "unknown"`, `there is no tool "unknown"`} {
 		if !done[i].Error || !strings.Contains(done[i].Text, want) {
 			t.Errorf("call %d: %q, want %q", i, done[i].Text, want)
 		}

@@ -233,7 +233,8 @@ func (t *thread) replyHooks(ctx context.Context, m conversation.Message) {
 	}
 }
 
-var toolName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+// toolName matches the names that [model.Validate] accepts in a conversation.
+var toolName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,63}$`)
 
 // adopt gives calls our own ids, because some servers reuse ids from one reply
 // to the next. It replaces invalid names and arguments, which no provider would

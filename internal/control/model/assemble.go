@@ -9,6 +9,13 @@ import (
 	"aloft/internal/conversation"
 )
 
+// Limits of one reply, so that the cost of assembling it stays proportional to
+// its length.
+const (
+	maxParts = 1000      // later parts are dropped
+	maxWhole = 256 << 20 // bytes of arguments that [Assembly.Whole] parses
+)
+
 // An Assembly assembles a reply from the pieces of a stream. Each part has a
 // key that the provider chooses, and keeps the position of its first piece.
 // Methods that take a piece return the Event to yield, and whether there is
@@ -19,6 +26,7 @@ type Assembly struct {
 	asked    []conversation.Message
 	parts    []*part
 	byKey    map[string]*part
+	parsed   int // bytes of arguments
 }
 
 type part struct {
@@ -52,6 +60,9 @@ func (a *Assembly) part(key string) *part {
 	p, ok := a.byKey[key]
 	if !ok {
 		p = &part{}
+		if len(a.parts) >= maxParts {
+			return p
+		}
 		a.byKey[key] = p
 		a.parts = append(a.parts, p)
 	}
@@ -128,10 +139,15 @@ func (p *part) hasContent() bool {
 	return p.isCall || p.isThinking && (p.thinking.Len() > 0 || p.opaque != "") || p.text.Len() > 0
 }
 
-// Whole reports whether the arguments of the call are valid JSON by now.
+// Whole reports whether the arguments of the call are valid JSON by now. It
+// returns false once it has parsed maxWhole bytes.
 func (a *Assembly) Whole(key string) bool {
 	p, ok := a.byKey[key]
-	return ok && json.Valid([]byte(p.args.String()))
+	if !ok || a.parsed > maxWhole {
+		return false
+	}
+	a.parsed += p.args.Len()
+	return json.Valid([]byte(p.args.String()))
 }
 
 // Len returns the length of the call's arguments so far, in bytes.

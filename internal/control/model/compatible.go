@@ -13,8 +13,8 @@ import (
 // accepts, with the same content. It removes empty texts; reasoning of other
 // models, or with nothing after it; and results whose call is not in the previous message.
 // It merges consecutive messages of one role, puts results first in their
-// message, and makes call ids and arguments valid for every provider. It does
-// not modify its argument, and it is idempotent.
+// message, and makes the names, ids and arguments of calls valid for every
+// provider. It does not modify its argument, and it is idempotent.
 func Compatible(provider, name string, messages []conversation.Message) []conversation.Message {
 	out := make([]conversation.Message, 0, len(messages))
 	for _, m := range messages {
@@ -53,6 +53,9 @@ func compatibleBlock(provider, name string, b conversation.Block) (conversation.
 	case b.Call != nil:
 		c := *b.Call
 		c.ID, c.Args = compatibleID(c.ID), Object(c.Args)
+		if !isToolName(c.Name) {
+			c.Name = unknownTool
+		}
 		return conversation.Block{Call: &c}, true
 	case b.Result != nil:
 		r := *b.Result
@@ -80,6 +83,9 @@ func WithoutThinking(provider string, req Request) (Request, bool) {
 }
 
 const longestID = 40 // characters that every provider accepts
+
+// unknownTool replaces the name of a call that no provider would accept.
+const unknownTool = "unknown"
 
 // compatibleID returns an id that all providers accept unchanged, and replaces
 // another by a deterministic one.

@@ -84,6 +84,12 @@ func TestCompatibleMendsIdsArgumentsAndText(t *testing.T) {
 	if string(c.Args) != `{"invalid_arguments":"{\"pa"}` {
 		t.Errorf("args %s", c.Args)
 	}
+	for name, want := range map[string]string{"Read": "Read", "__proto__": "unknown", "functions.Read": "unknown", "": "unknown"} {
+		odd := []conversation.Message{said(user, text("a")), said(assistant, conversation.Block{Call: &conversation.ToolCall{ID: "c1", Name: name}}), said(user, result("c1"))}
+		if got := Compatible("x", "m", odd); got[1].Blocks[0].Call.Name != want || Validate(Request{Messages: got}) != nil {
+			t.Errorf("the name %q became %q: %v", name, got[1].Blocks[0].Call.Name, Validate(Request{Messages: got}))
+		}
+	}
 	if got[0].Blocks[0].Text != "a\uFFFD" {
 		t.Errorf("text %q", got[0].Blocks[0].Text)
 	}

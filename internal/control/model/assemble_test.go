@@ -1,0 +1,44 @@
+package model
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"aloft/internal/conversation"
+)
+
+// A hostile server starts calls without end, and repeats a call's name with
+// every piece of its arguments. The cost stays proportional to the bytes.
+func TestAssemblyOfHostilePieces(t *testing.T) {
+	start := time.Now()
+	a := NewAssembly("x", "m", Request{})
+	for i := range 200_000 {
+		key := "call " + strconv.Itoa(i)
+		a.Call(key, "call_"+strconv.Itoa(i), "Shell")
+		a.Args(key, "{}")
+	}
+	calls := a.Reply(StopCalls, conversation.Usage{}).Done.Message.Calls()
+	if len(calls) != maxParts {
+		t.Errorf("the reply has %d calls", len(calls))
+	}
+	a = NewAssembly("x", "m", Request{})
+	a.Call("c", "", "Shell")
+	a.Args("c", `{"command":"`)
+	piece := strings.Repeat("}", 512)
+	for range 64 << 10 {
+		if a.Whole("c") {
+			t.Fatal("an unfinished string is whole")
+		}
+		a.Args("c", piece)
+	}
+	if d := time.Since(start); d > time.Minute {
+		t.Errorf("it took %v", d)
+	}
+	a = NewAssembly("x", "m", Request{})
+	a.Call("c", "", "Shell")
+	if a.Args("c", "{}"); !a.Whole("c") {
+		t.Error("complete arguments are not whole")
+	}
+}
