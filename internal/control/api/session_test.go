@@ -190,6 +190,30 @@ func TestPlantedVisit(t *testing.T) {
 	}
 }
 
+// Where browsers reach the server over https, a page of its host without TLS may
+// be anybody's in the network.
+func TestPageWithoutTLS(t *testing.T) {
+	for _, row := range []struct {
+		public, host, origin string
+		want                 bool
+	}{
+		{"https://aloft.test", "aloft.test", "https://aloft.test", true},
+		{"https://aloft.test", "aloft.test", "http://aloft.test", false},
+		{"https://aloft.test", "ALOFT.test", "http://Aloft.test", false},
+		{"https://aloft.test", "127.0.0.1:8080", "https://aloft.test", true}, // a proxy that changes the host
+		{"https://aloft.test", "127.0.0.1:8080", "http://127.0.0.1:8080", true},
+		{"http://127.0.0.1:8080", "localhost:8080", "http://localhost:8080", true},
+		{"http://aloft.test", "aloft.test", "https://aloft.test", true}, // a proxy that public_url does not name
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil)
+		r.Host = row.host
+		r.Header.Set("Origin", row.origin)
+		if err := rest.SameSite(r, row.public); (err == nil) != row.want {
+			t.Errorf("%+v: %v", row, err)
+		}
+	}
+}
+
 func TestMembers(t *testing.T) {
 	h := newHouse(t)
 	made := h.want(h.callAs(adminsKey, "POST", "/v1/members", `{"email":"new@example.com","firstName":"New","role":"viewer"}`), 201)

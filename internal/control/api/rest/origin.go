@@ -25,7 +25,12 @@ func SameSite(r *http.Request, publicURL string) error {
 			return refused
 		}
 		p, err := url.Parse(publicURL)
-		if strings.EqualFold(o.Host, r.Host) || err == nil && strings.EqualFold(o.Host, p.Host) && o.Scheme == p.Scheme {
+		switch {
+		case err == nil && strings.EqualFold(o.Host, p.Host) && o.Scheme == p.Scheme:
+			return nil
+		case err == nil && strings.EqualFold(o.Host, p.Host) && p.Scheme == "https":
+			return refused // anybody in the network can answer as the host without TLS
+		case strings.EqualFold(o.Host, r.Host):
 			return nil
 		}
 		return refused
