@@ -38,7 +38,7 @@ type config struct {
 	HTTPMCPToolsFile   string
 	CloudRules         bool
 	ComputerUse        bool
-	Redact             bool // redact the secrets that the environment names from what leaves the machine
+	Redact             bool // redact these secrets from the machine's output
 	ChromeExecutable   string
 	RecordScreen       bool
 	GenerateImage      bool

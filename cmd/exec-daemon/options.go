@@ -21,7 +21,7 @@ import (
 type option struct {
 	name     string
 	kind     kind
-	standard string // what holds where it is not given
+	standard string // the default value
 	words    string
 	refused  string            // why no value but the standard one is accepted; "" where others are
 	ours     bool              // not one of the product that Aloft follows
