@@ -23,7 +23,7 @@ type Settings struct {
 	// limit.
 	Limit        allowance.Amount `json:"limit,omitzero"`
 	MachineDays  int              `json:"machineDays,omitempty"`  // machines that are unused for so long are removed; 0 means the server's period
-	NetworkMode  string           `json:"networkMode,omitempty"`  // what machines may reach, like egressMode of an environment; "" is what the server allows
+	NetworkMode  string           `json:"networkMode,omitempty"`  // network mode of machines, like egressMode of an environment; "" is the server's mode
 	NoAutofix    bool             `json:"noAutofix,omitempty"`    // agents do not fix failed checks of their pull requests
 	NetworkAllow string           `json:"networkAllow,omitempty"` // domains, addresses and ranges that the mode also allows, separated by spaces
 }
@@ -96,7 +96,7 @@ func (h History) At(t time.Time) Settings {
 // With returns the history with s added, which applies from the given time.
 func (h History) With(s Settings, since time.Time) History {
 	if n := len(h.Versions); n > 0 && h.Versions[n-1].Since.After(since) {
-		since = h.Versions[n-1].Since // the clock has gone back
+		since = h.Versions[n-1].Since // the clock was set back
 	}
 	all := append(slices.Clone(h.Versions), Version{since, s})
 	return History{all[max(0, len(all)-maxVersions):]}
