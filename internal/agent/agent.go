@@ -46,7 +46,7 @@ type Options struct {
 	Model               string // id in the configuration; "" is the default
 	Class               string // of isolation: "" or "strong"
 	WorkOnCurrentBranch bool
-	RunMode             string           // what the agent may do without asking; "" is the server's default
+	RunMode             string           // run mode; "" is the server's default
 	Limit               allowance.Amount // the owner's limits for each run; zero means only those of the team and the server
 	Pull                PullRequestOptions
 }

@@ -31,7 +31,7 @@ func (*GoalJudged) Kind() string { return "goal.judged" }
 type GoalVerdict struct {
 	Goal    string `json:"goal"`
 	Met     bool   `json:"met"`
-	Missing string `json:"missing,omitempty"` // what is missing
+	Missing string `json:"missing,omitempty"` // the missing parts of the goal
 	Failure string `json:"failure,omitempty"` // why there is no verdict; Met is false then
 }
 
@@ -41,7 +41,7 @@ type Judging struct {
 	Verdict  *GoalVerdict // the latest verdict in this run
 	Turn     int          // how many replies the run had then
 	SentBack int          // how often a verdict has sent the model back to work in this run
-	Before   []Branch     // what was pushed when it was last sent back
+	Before   []Branch     // the pushed commits when the model was last sent back to work
 	Stuck    bool         // nothing was pushed since, and the goal is still not met
 }
 

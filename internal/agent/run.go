@@ -59,8 +59,8 @@ type Ending struct {
 	EndedAt  time.Time
 	Result   string    // the agent's last message
 	Failure  *Failure  // why it ended in ERROR or EXPIRED
-	Outcome  Outcome   // what the run achieved; "" in older journals
-	Evidence *Evidence // what Outcome is based on; nil if there is nothing
+	Outcome  Outcome   // the run's outcome; "" in older journals
+	Evidence *Evidence // the facts from which Outcome is derived; nil if there are none
 }
 
 // Consumption is the usage of a run so far, and its limit.
@@ -81,8 +81,8 @@ type Branch struct {
 // Failure says why a run failed, in words for its user.
 type Failure struct {
 	Code    string `json:"code"`           // model_unauthorized, ref_not_found, …
-	Message string `json:"message"`        // what failed and why
-	Hint    string `json:"hint,omitempty"` // what to do
+	Message string `json:"message"`        // the failed step and the reason
+	Hint    string `json:"hint,omitempty"` // the advice
 }
 
 // Duration returns how long the run took, or has taken until now.

@@ -19,9 +19,9 @@ type State struct {
 	MachineRecord     // the machine
 	Thread            // the agent's own conversation
 	Delegates         // the subagents
-	Permissions       // what the agent may do
+	Permissions       // the agent's permissions
 	Verification      // how the end of a run is checked
-	Instructions      // what the agent was told to do
+	Instructions      // the agent's instructions
 	Reviewing         // the review of a reviewing agent
 	rewindPoints      // where the conversation can be rewound to
 
@@ -64,7 +64,7 @@ type Delegates struct {
 // Permissions are the calls that an agent was allowed and refused.
 type Permissions struct {
 	Mode    string        // [ModePlan], or "" for [ModeAgent]
-	Granted []Grant       // what a person has permanently allowed the agent
+	Granted []Grant       // calls that a person has permanently allowed
 	Refused []RefusedCall // in this run
 }
 
@@ -75,7 +75,7 @@ type Verification struct {
 	Checking                         Checking            // of the run
 	Judging                          Judging             // of the goal of the run
 	Grinding                         Grinding            // work in rounds
-	Bugfixes                         []Bugfix            // what the agent has reported about bugs in this run
+	Bugfixes                         []Bugfix            // the agent's reports about bugs in this run
 	proposals                        map[string]Proposal // of the end of this run, by repository
 }
 

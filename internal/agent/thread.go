@@ -17,8 +17,8 @@ type Thread struct {
 	Thought    string         // the same for its reasoning
 	Context    int64          // tokens of the conversation, as the model counted for its last reply
 	Turns      int            // replies since the last prompt
-	Servers    string         // the newest list of what the MCP servers offer that the model was given; "" if it has none
-	Memory                    // what a compaction must keep
+	Servers    string         // the newest list of MCP servers in the conversation; "" if there is none
+	Memory                    // the facts that a compaction must keep
 	Repeats    repeat.Tracker // of calls
 	Fallback   string         // reference to the model that answers until the run ends, instead of a busy one; "" is none
 	NotApplied []rule.LeftOut // what the model was told is left out of them
@@ -37,7 +37,7 @@ type Call struct {
 	Shown    int               // bytes of its output in the journal
 	Result   *conversation.ToolResult
 	Said     *PullRequestSaid    // the comment that it adds; nil before it is journaled
-	Awaited  *PullRequestAwaited // what it waits for; nil before it is journaled
+	Awaited  *PullRequestAwaited // the approval that it waits for; nil before it is journaled
 }
 
 // apply folds an event of the conversation.

@@ -15,7 +15,7 @@ type Point struct {
 	Created agent.Created // the agent's first event
 	State   *agent.State
 	Turn    int               // number of model replies so far
-	Last    bool              // nothing was said since, so the current disk fits
+	Last    bool              // no later events, so the current disk fits
 	Pushed  map[string]string // the commit on the remote at that time, by repository; repositories that were not pushed are absent
 }
 
