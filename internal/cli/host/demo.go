@@ -189,7 +189,7 @@ func (a *app) demoRun(ctx context.Context, c *client.Client, agentID, runID stri
 	t = cli.NewTranscript(a.Out)
 	err = a.Transcribe(ctx, t, c, agentID, client.Part{}, true, func(e client.Event) (show, end bool) {
 		if e.Kind == "machine.ready" {
-			_ = json.Unmarshal(e.Data, &has) // what is missing counts as absent
+			_ = json.Unmarshal(e.Data, &has) // missing fields count as absent facilities
 		}
 		return e.RunID == runID, e.RunID == runID && t.Ended != nil
 	})
