@@ -92,7 +92,7 @@ type NewAgent struct {
 	Limits              *Amount   `json:"limits,omitempty"` // of each of its runs
 	Class               string    `json:"class,omitempty"`  // isolation class of the machine: "strong", or "" for the server's default
 	Checks              []string  `json:"checks,omitempty"` // commands that must pass on the pushed commit
-	Goal                string    `json:"goal,omitempty"`   // what must be achieved, judged by a second model
+	Goal                string    `json:"goal,omitempty"`   // the goal of the run, which a second model judges
 	Review              *Review   `json:"review,omitempty"` // a change to review
 }
 

@@ -18,7 +18,7 @@ type NewFork struct {
 // Fork is the result of forking an agent.
 type Fork struct {
 	Turn  int    `json:"turn"`
-	Disk  bool   `json:"disk"` // the forks have a copy of the machine's disk, rather than what was pushed then
+	Disk  bool   `json:"disk"` // the forks have a copy of the machine's disk, not the pushed state
 	Live  bool   `json:"live"` // and of its processes
 	Items []Made `json:"items"`
 }
