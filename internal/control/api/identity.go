@@ -20,6 +20,6 @@ func (s *server) identityDocument(w http.ResponseWriter, r *http.Request, _ acco
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "public, max-age=300")
-	_, _ = w.Write(body) // the client has gone; nobody to report the error to
+	_, _ = w.Write(body) // the client has disconnected; nobody to report the error to
 	return nil
 }

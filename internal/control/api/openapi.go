@@ -27,7 +27,7 @@ func (s *server) serveOpenAPI(w http.ResponseWriter, r *http.Request, _ account.
 	}
 	w.Header().Set("Content-Type", media)
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
-	_, _ = w.Write(data) // the client has gone; nobody to report the error to
+	_, _ = w.Write(data) // the client has disconnected; nobody to report the error to
 	return nil
 }
 

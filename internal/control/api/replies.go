@@ -147,7 +147,7 @@ func (s *server) giveAgain(w http.ResponseWriter, r store.Reply, key string) err
 		w.Header().Set("Content-Type", said.Type)
 	}
 	w.WriteHeader(said.Status)
-	_, _ = w.Write(said.Body) // the client has gone
+	_, _ = w.Write(said.Body) // the client has disconnected
 	return nil
 }
 

@@ -46,7 +46,7 @@ func (s *server) fail(w *reply, r *http.Request, log *slog.Logger, err error) {
 	f := rest.FaultOf(err)
 	switch {
 	case errors.Is(err, rest.ErrGone), errors.Is(r.Context().Err(), context.Canceled):
-		return // the client has gone; nobody to reply to
+		return // the client has disconnected; nobody to reply to
 	case f.Kind == fault.KindInternal || f.Kind == fault.KindUnavailable:
 		log.Error("request failed", "err", err)
 	}

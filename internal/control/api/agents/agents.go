@@ -245,7 +245,7 @@ func (s *API) setArchived(w http.ResponseWriter, r *http.Request, who account.AP
 		if a.Archived = archived; !archived {
 			switch err := s.free(ctx, a); {
 			case fault.Is(err, fault.KindConflict):
-				return events, nil // its last run is about to end and will start what is queued
+				return events, nil // its last run is about to end and will start the queued prompt
 			case err != nil:
 				return nil, err
 			}

@@ -112,7 +112,7 @@ func (s *API) connectModel(w http.ResponseWriter, r *http.Request, _ account.API
 		m.Name = m.ID
 	}
 	if m.API == "" && m.Provider == "openai" && m.BaseURL != "" {
-		m.API = "chat" // what servers other than OpenAI's own support
+		m.API = "chat" // the API that servers other than OpenAI's support
 	}
 	if err := m.check(); err != nil {
 		return err

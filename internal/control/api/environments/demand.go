@@ -306,7 +306,7 @@ func (s *API) buildLog(w http.ResponseWriter, r *http.Request, who account.APIKe
 			n, err := io.CopyN(&out.Buf, f, 256<<10)
 			if n > 0 || ended {
 				if err := out.Flush(); err != nil {
-					return nil // the reader has gone
+					return nil // the reader has disconnected
 				}
 			}
 			if err != nil {

@@ -188,7 +188,7 @@ func (s *API) relay(w http.ResponseWriter, r *http.Request, log *slog.Logger, bu
 	defer cancel()
 	end, err := build(ctx, func(news string) {
 		if say(triedLine{News: news}) != nil {
-			cancel() // the client has gone; the build continues
+			cancel() // the client has disconnected; the build continues
 		}
 	})
 	if err == nil {

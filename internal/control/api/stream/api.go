@@ -13,7 +13,7 @@ import (
 
 // Config holds the parts of the server that only this package uses.
 type Config struct {
-	Live *live.Board `needed:"no"` // what models are writing now; nil shows no partial calls
+	Live *live.Board `needed:"no"` // the calls that models are writing; nil shows no partial calls
 }
 
 // API serves the streams.
