@@ -16,7 +16,7 @@ type How int
 // The treatments of an entry in a backup.
 const (
 	Copied  How = iota + 1 // copies it as it is
-	Saved                  // saves it in a form of its own, because it changes while a server runs
+	Saved                  // saves it in a special form, because it changes while a server runs
 	Remade                 // leaves it out: a server makes it anew
 	LeftOut                // leaves it out, and it is lost
 	Inside                 // has a decision for each entry of the folder

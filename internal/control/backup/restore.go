@@ -165,7 +165,7 @@ func (d *restoration) entry(ctx context.Context, h *tar.Header, r io.Reader) err
 	if err != nil {
 		return err
 	}
-	if _, err := io.Copy(io.Discard, r); err != nil { // what an unpacker left
+	if _, err := io.Copy(io.Discard, r); err != nil { // the leftovers of an unpacker
 		return damaged("%q: %v", h.Name, err)
 	}
 	return nil
