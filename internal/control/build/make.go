@@ -62,7 +62,7 @@ func (b *Builder) make(ctx context.Context, r environment.Record, p Plan, tell f
 	spent, full := errors.AsType[*spentError](context.Cause(ctx))
 	switch {
 	case err == nil:
-	case full: // do not retry soon, whoever's machine it was
+	case full: // do not retry soon, even for another machine
 		install = false
 		r.Status, r.FailureType, r.Message = environment.Failed, environment.InstallFailed, messageOf(spent.why)
 	case errors.Is(context.Cause(ctx), errCancelled), errors.Is(context.Cause(ctx), errStopped):

@@ -39,7 +39,7 @@ func (b *Builder) KeepScript(ctx context.Context, a agent.Agent, callID, script 
 	if err != nil {
 		return environment.Saved{}, err
 	}
-	if p.deleted { // what is kept would have no effect on the agent that asks
+	if p.deleted { // the script would have no effect on the agent itself
 		return environment.Saved{}, fault.Conflict("the environment %s of this agent was deleted", a.Env.ID).Named(codeNoEnvironment).
 			Hint("tell the user what to install")
 	}
