@@ -166,7 +166,7 @@ func (g *group) remove() {
 		for wait := time.Millisecond; ; wait *= 2 {
 			err := unix.Rmdir(dir)
 			if err == nil || errors.Is(err, fs.ErrNotExist) || wait > time.Second {
-				break // the next server on the folder removes what is left
+				break // the next server on the folder removes the leftovers
 			}
 			time.Sleep(wait)
 		}
