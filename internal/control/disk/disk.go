@@ -228,7 +228,7 @@ func (g *Guard) look(ctx context.Context, full bool) (stopped bool) {
 	if low && !stopped {
 		stopped = g.stopGreediest(ctx, machines, free, full)
 	}
-	if low && free < g.floor/4 { // leave room for what is written before the next poll
+	if low && free < g.floor/4 { // leave room for writes before the next poll
 		g.reserve.release()
 	}
 	return stopped
