@@ -181,7 +181,7 @@ func (s *source) pass(dst io.Writer, n int64) error {
 	}
 	s.drop(int(have))
 	if n == have || s.err != nil {
-		return nil //nolint:nilerr // forward what was read; the next read returns the error again
+		return nil //nolint:nilerr // forward the bytes read; the next read returns the error again
 	}
 	return copyCounted(dst, io.LimitReader(s.r, n-have), new(atomic.Int64)) // dst does the counting
 }

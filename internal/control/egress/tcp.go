@@ -151,7 +151,7 @@ type connection struct {
 	once    sync.Once
 
 	replied  *answerer                   // the first bytes from the remote end; set if followed is
-	followed bool                        // what the machine sends is judged
+	followed bool                        // data from the machine is checked
 	said     atomic.Pointer[clientHello] // the last greeting that was judged
 }
 
