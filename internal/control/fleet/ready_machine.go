@@ -35,7 +35,7 @@ type readyMachine struct {
 	rules       *pod.Rules
 	mcp         *pod.MCP
 	mcpSandbox  func(context.Context, agent.Agent) (*sandbox.Policy, error) // sandbox policy for MCP servers
-	people      func(context.Context, agent.Agent) (Hooks, error)           // what people have configured for hooks
+	people      func(context.Context, agent.Agent) (Hooks, error)           // the hooks that people have configured
 	hookSandbox func(context.Context, agent.Agent) (*sandbox.Policy, error) // sandbox policy for hooks
 	gitSandbox  func(context.Context) (*sandbox.Policy, error)              // sandbox policy for git hooks
 	boot        string

@@ -25,7 +25,7 @@ type startup struct {
 	record   journal.Record
 	branches []string // to work on in each repository
 	plan     build.Plan
-	base     build.Base    // what a new machine starts from
+	base     build.Base    // the base of a new machine
 	set      secret.Set    // the variables for the machine
 	machine  *readyMachine // nil until it is booted
 	ready    pod.Ready     // the result of the boot
@@ -242,7 +242,7 @@ func (u *startup) setUp(ctx context.Context) error {
 func (u *startup) startEnvironment(ctx context.Context) (notices []string, err error) {
 	h, e := u.machine, u.plan.Environment
 	if u.state.Alive(u.ready.BootID) {
-		return []string{agent.ForkedAlive}, nil // the copied processes include what the environment starts
+		return []string{agent.ForkedAlive}, nil // the copied processes include those that the environment starts
 	}
 	if u.state.Fork != nil && u.state.Fork.BootID != "" && !u.state.Settled {
 		notices = []string{agent.ForkedWithout}
