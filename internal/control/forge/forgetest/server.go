@@ -201,7 +201,7 @@ func (s *Server) route(pattern, params string, answer func(c *call) (any, error)
 		}
 		w.Header().Set("Content-Type", "application/json; charset=utf-8")
 		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(out) // ignore errors: the client has gone
+		_ = json.NewEncoder(w).Encode(out) // ignore errors: the client has disconnected
 	})
 }
 
