@@ -221,7 +221,7 @@ func say(w http.ResponseWriter, status int, message, hint string) {
 	if hint != "" {
 		text += hint + "\n"
 	}
-	_, _ = io.WriteString(w, text) // ignore errors: the client has gone
+	_, _ = io.WriteString(w, text) // ignore errors: the client has disconnected
 }
 
 // sayFault sends an error. If err is not a fault, its text is not revealed.

@@ -281,5 +281,5 @@ func (q *request) sayLFS(status int, words string) {
 func (q *request) answerLFS(status int, body any) {
 	q.w.Header().Set("Content-Type", lfs.MediaType)
 	q.w.WriteHeader(status)
-	_ = json.NewEncoder(&patientWriter{w: q.w, rc: q.rc}).Encode(body) // ignore errors: the client has gone
+	_ = json.NewEncoder(&patientWriter{w: q.w, rc: q.rc}).Encode(body) // ignore errors: the client has disconnected
 }

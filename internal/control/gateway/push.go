@@ -48,7 +48,7 @@ func (q *request) advertisePush(ctx context.Context) {
 		out = appendPkt(out, line+"\n")
 	}
 	q.w.Header().Set("Content-Type", "application/x-git-receive-pack-advertisement")
-	_, _ = (&patientWriter{w: q.w, rc: q.rc}).Write(append(out, flushPkt...)) // ignore errors: the client has gone
+	_, _ = (&patientWriter{w: q.w, rc: q.rc}).Write(append(out, flushPkt...)) // ignore errors: the client has disconnected
 }
 
 // push handles a push of the one allowed branch.

@@ -17,7 +17,7 @@ func (q *request) report(p pushRequest, verdicts []verdict, words string) {
 	q.w.Header().Set("Content-Type", "application/x-git-receive-pack-result")
 	q.w.WriteHeader(http.StatusOK)
 	out := &patientWriter{w: q.w, rc: q.rc}
-	_, _ = out.Write(encodeReport(p, verdicts, words)) // ignore errors: the client has gone
+	_, _ = out.Write(encodeReport(p, verdicts, words)) // ignore errors: the client has disconnected
 }
 
 func encodeReport(p pushRequest, verdicts []verdict, words string) []byte {

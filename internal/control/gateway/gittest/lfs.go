@@ -123,7 +123,7 @@ func (l *LFS) serve(t testing.TB, self string, w http.ResponseWriter, r *http.Re
 		}
 		out = append(out, answer)
 	}
-	_ = json.NewEncoder(w).Encode(map[string]any{"transfer": "basic", "objects": out}) // ignore errors: the client has gone
+	_ = json.NewEncoder(w).Encode(map[string]any{"transfer": "basic", "objects": out}) // ignore errors: the client has disconnected
 }
 
 // store handles requests to the object server.
