@@ -41,7 +41,7 @@ var hostConfig = []string{
 // A host is the system that the image "host" shows.
 type host struct {
 	root     *os.Root // its /
-	settings string   // what apt-config dump prints
+	settings string   // the output of apt-config dump
 	own      string   // the image store's folder, which no machine may see
 }
 
@@ -202,7 +202,7 @@ func (h host) hideSecrets(t *tree, dir string) {
 	if err != nil {
 		return // there is no such folder
 	}
-	names, _ := f.Readdirnames(-1) // what cannot be listed cannot be opened either
+	names, _ := f.Readdirnames(-1) // a folder that cannot be listed cannot be opened either
 	defer func() { _ = f.Close() }()
 	for _, n := range names {
 		name := path.Join(dir, n)

@@ -85,7 +85,7 @@ func (h host) addDirs(t *tree) {
 		if path.Ext(e.Name()) != ".list" {
 			continue
 		}
-		data, _ := h.root.ReadFile(path.Join(info, e.Name())) // what cannot be read names no folders
+		data, _ := h.root.ReadFile(path.Join(info, e.Name())) // an unreadable file names no folders
 		for line := range bytes.Lines(data) {
 			if !bytes.HasPrefix(line, []byte("/etc/")) && !bytes.HasPrefix(line, []byte("/var/")) {
 				continue

@@ -33,7 +33,7 @@ type Image struct {
 	Lower  []string // directories of the layers, topmost first
 	Views  []string // top-level directories of the host, without the slash, that are layers below those of the same name in Lower
 	Binds  []Bind   // directories of the host to bind read-only
-	Pinned string   // a name for [Store.Prepare] that always means this content, for storing with what depends on the image
+	Pinned string   // a name for [Store.Prepare] that always means this content, to store with layers that depend on the image
 	Digest string   // identifies the content; "" if unknown (host, rootfs:)
 	Config Config   // its configuration of processes
 }

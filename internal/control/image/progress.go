@@ -13,7 +13,7 @@ import (
 // Progress is the progress of preparing an image.
 type Progress struct {
 	Image  string // the requested name
-	Note   string // a message for people, such as that a registry does not answer, or ""
+	Note   string // a message for people, such as "the registry does not answer", or ""
 	Layers int    // number of layers that were missing
 	Ready  int    // number of those that are unpacked
 	Done   int64  // bytes fetched or read

@@ -111,7 +111,7 @@ func Build(ctx context.Context, dir string, o Options, out func(line string)) er
 		lines.Buffer(nil, 1<<20)
 		for lines.Scan() {
 			if s := strings.TrimSpace(lines.Text()); s != "" {
-				if text == "" && strings.HasPrefix(s, "E: ") { // keep the error; what follows is only the exit
+				if text == "" && strings.HasPrefix(s, "E: ") { // keep the first error; later ones are only about the exit
 					text = s
 				}
 				out(s)

@@ -168,7 +168,7 @@ type process struct {
 	cmd     *exec.Cmd
 	release func()
 	stall   *time.Timer
-	busy    sync.WaitGroup // what writes its input and reads its reports
+	busy    sync.WaitGroup // the goroutines that write its input and read its reports
 
 	mu    sync.Mutex
 	err   error // why it was killed, or the error that it reported

@@ -31,7 +31,7 @@ import (
 
 // An Unpacker unpacks layers. Its methods are safe for concurrent use.
 type Unpacker struct {
-	programs   []string // this program, and what it needs to run
+	programs   []string // this program, and the files that it needs to run
 	args       []string // other arguments of it, for tests
 	host       *confine.Host
 	unconfined func() error // why this host cannot confine unpacking; nil if it can
