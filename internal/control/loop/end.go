@@ -44,7 +44,7 @@ func (l *Loop) end(ctx context.Context, cause error) error {
 	}
 	kept, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTimeout)
 	defer cancel()
-	l.keep(kept) // after the last event, so that nobody waits for it
+	l.keep(kept) // after the last event, so that the end of the run does not wait for it
 	return nil
 }
 

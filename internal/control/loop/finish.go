@@ -186,7 +186,7 @@ func commitMessage(s *agent.State) string {
 	if subject == "" {
 		return s.Agent.Name
 	}
-	if subject == task || s.By != "" { // do not repeat what others wrote at the pull request
+	if subject == task || s.By != "" { // do not repeat comments of others from the pull request
 		return subject
 	}
 	return subject + "\n\n" + compact.Cut(task, 4000)

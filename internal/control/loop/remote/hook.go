@@ -19,7 +19,7 @@ type HookCall struct {
 // HookEvent is an event for which hooks may run.
 type HookEvent struct {
 	Name    string
-	Subject string // what the hooks' matchers are compared with
+	Subject string // the text to which hooks' matchers are compared
 	Fields  any    // a JSON object
 	OfShell bool   // the machine adds a shell's working directory
 	Shell   string // which shell; "" is the agent's
