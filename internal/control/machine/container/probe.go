@@ -23,7 +23,7 @@ type Check struct {
 	Name     string
 	OK       bool
 	Required bool   // machines cannot run without it
-	Detail   string // what the test found
+	Detail   string // the result of the test
 	Fix      string // how to fix it, as a command if possible; "" if OK
 }
 

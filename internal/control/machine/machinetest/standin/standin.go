@@ -32,7 +32,7 @@ type Request struct {
 // A Reply is the guest's answer.
 type Reply struct {
 	Starts int    // how many guests have started on this disk, including this one
-	Output string // what the command printed
+	Output string // the output of the command
 	Code   int    // its exit code, or -1 if it did not run
 }
 
