@@ -288,7 +288,7 @@ func (v *service) lay(ctx context.Context, s *Local) error {
 func (v *service) close() {
 	_ = v.dir.Close()
 	if v.at.Dir != "" {
-		_ = os.RemoveAll(v.at.Dir) // a reboot of the host removes what is left
+		_ = os.RemoveAll(v.at.Dir) // a reboot of the host removes the leftovers
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 
 const (
 	reachLimit = 5 * time.Minute  // timeout of a walk over all objects of a mirror
-	retiredFor = 10 * time.Minute // how long former tips are still served to clients that were told of them
+	retiredFor = 10 * time.Minute // how long former tips are still served to clients that have received them
 )
 
 var errAllFound = errors.New("all were found")

@@ -27,7 +27,7 @@ type Update struct {
 	Claim           string
 	MustClaim, Made bool
 	MaxPack         int64            // maximum pack size in bytes
-	Secrets         *redact.Redactor // finds what the push must not contain; nil for no check
+	Secrets         *redact.Redactor // finds the secrets that the push must not contain; nil for no check
 	moved           bool             // the branch is not where the claimant's last push left it
 }
 
