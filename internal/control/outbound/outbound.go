@@ -148,7 +148,7 @@ func (c *Client) Image(ctx context.Context, rawURL string) (data []byte, media s
 	if err != nil {
 		return nil, "", fetchError(err)
 	}
-	defer func() { _ = resp.Body.Close() }() // what matters was read
+	defer func() { _ = resp.Body.Close() }() // the relevant part was read
 	if resp.StatusCode != http.StatusOK {
 		return nil, "", fault.Invalid("could not be fetched: the server replied with status %d", resp.StatusCode).Named("image_unreachable")
 	}
