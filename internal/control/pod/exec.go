@@ -54,7 +54,7 @@ type Exec struct {
 
 // ack is an acknowledgement that the machine has not confirmed yet.
 type ack struct {
-	abort   bool   // abort the call first, since nobody wants it
+	abort   bool   // abort the call first, since its result is not needed
 	beat    uint64 // heartbeat after which it was sent; a reply to that confirms it
 	breaks  int    // how often a stream broke before it was confirmed
 	waiters []chan error

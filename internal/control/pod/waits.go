@@ -17,7 +17,7 @@ type waits struct {
 	git    time.Duration // for a commit or a push, which run the project's hooks
 	boot   time.Duration // for all steps together, including the clone of a large repository
 	grace  time.Duration // for killing a command whose time is up
-	call   time.Duration // for the result of a tool call; every tool has a shorter timeout of its own
+	call   time.Duration // for the result of a tool call; every tool has its own shorter timeout
 }
 
 // standard holds the timeouts of all connections except those of tests.
