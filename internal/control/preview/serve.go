@@ -68,7 +68,7 @@ func say(w http.ResponseWriter, status int, words string) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 	w.WriteHeader(status)
-	_, _ = fmt.Fprintln(w, words) // ignore errors: the client has gone
+	_, _ = fmt.Fprintln(w, words) // ignore errors: the client has disconnected
 }
 
 func (p *Previews) serve(w http.ResponseWriter, r *http.Request, agentID string, port uint16) {
