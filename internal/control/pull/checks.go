@@ -48,6 +48,6 @@ func checksText(e *agent.Evidence, shown bool) string {
 
 // summary describes a result on one line of Markdown.
 func summary(r agent.CheckResult) string {
-	r.Command = strings.ReplaceAll(oneLine(r.Command), "`", "'") // it stands in a code span
+	r.Command = strings.ReplaceAll(oneLine(r.Command), "`", "'") // it is in a code span
 	return r.Summary()
 }

@@ -39,7 +39,7 @@ type Question struct {
 	Subject Subject
 	Commit  string    // for Checks and Log; "" means the head at the forge
 	Check   string    // for Log; "" means the only check that failed
-	After   time.Time // for Replies: only what was written later, by the forge's clock
+	After   time.Time // for Replies: only comments written later, by the forge's clock
 }
 
 // An Answer is the forge's answer to a [Question]. Its texts are untrusted.
