@@ -20,7 +20,7 @@ type described struct {
 	subject string
 	reason  string
 	folder  string // working directory of a shell command, if given
-	grant   string // what a person grants by allowing similar calls
+	grant   string // the grant if a person allows similar calls
 	change  string // content of a changed file, or text of a pull request
 }
 

@@ -57,7 +57,7 @@ func New(c Config) *Reviewer { return &Reviewer{Config: c} }
 // it.
 type Verdict struct {
 	permit.Decision
-	Subject string   // what the call acts on: the command line, the URL, server:tool, or the path
+	Subject string   // the object of the call: the command line, the URL, server:tool, or the path
 	Reason  string   // the agent's own reason
 	Folder  string   // working directory of a shell command, if given
 	Entries []string // entries that would allow it
