@@ -52,7 +52,7 @@ func (s *Scheduler) patches(ctx context.Context, state *agent.State, otherID str
 			}
 			pushed = true
 			base := to.BaseCommit
-			if from.Pushed { // then a fork's diff leaves out what it started with
+			if from.Pushed { // a fork's diff then omits the state from which it started
 				base = "refs/heads/" + from.Branch
 			}
 			patch, err := s.Gateway.Patch(ctx, repo.URL, base, to.Branch, room)

@@ -105,7 +105,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 				return nil
 			case id := <-s.wake:
 				s.start(ctx, id)
-			case <-tick.C: // finds what another server has left, and missed wakes
+			case <-tick.C: // finds runs that another server has left, and missed wake-ups
 				again = true
 			}
 		}
