@@ -18,7 +18,7 @@ type PullWatch struct {
 	Number   int
 	DueAt    time.Time
 	News     int64  // how often TellPull was called
-	Seen     string // what was read last, as a hash
+	Seen     string // a hash of the state that was read last
 	Attempts int    // failed reads in a row
 	Problem  string // error of the last read
 }
