@@ -141,7 +141,7 @@ func (s *Sender) sendDue(ctx context.Context) error {
 		return err
 	}
 	for _, d := range due {
-		<-s.free // does not block, since nobody else takes tokens
+		<-s.free // does not block, since no other goroutine takes tokens
 		s.sending.Go(func() {
 			defer func() { s.free <- struct{}{} }()
 			s.attempt(ctx, d)
