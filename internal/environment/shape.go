@@ -23,7 +23,7 @@ type complaint struct{ message, instead string }
 
 // text is a string. A complaint of check is an error.
 type text struct {
-	what  string // what it is, with article; defaults to "text"
+	what  string // the name of the value with an article; defaults to "text"
 	max   int    // bytes
 	empty bool   // may be empty, which counts as missing
 	check func(s string) *complaint
