@@ -36,7 +36,7 @@ type Error struct {
 	Code    string // for programs, snake_case: agent_busy
 	Field   string // of the request, as in its JSON: prompt.text
 	Message string // for a person; contains no secret
-	Advice  string // what to do next
+	Advice  string // the advice
 	Cause   error  // for the log
 }
 
