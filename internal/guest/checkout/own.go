@@ -53,7 +53,7 @@ func (r *Repository) prepareOwn() (*ownGit, error) {
 	}
 	g.at = gitcmd.StandIn{Dir: r.Own, Common: g.commonDir, SHA256: len(g.base) == 64, Config: "[core]\n" +
 		"\texcludesFile = " + quote(filepath.Join(g.commonDir, "info/exclude")) + "\n" +
-		"[remote \"origin\"]\n\turl = " + quote(g.r.URL) + // git-lfs reads refs/remotes/origin to see what need not be uploaded
+		"[remote \"origin\"]\n\turl = " + quote(g.r.URL) + // git-lfs reads refs/remotes/origin to find objects that need no upload
 		"\n[diff]\n\tignoreSubmodules = dirty\n" +
 		"[lfs]\n\trepositoryformatversion = 0\n\tstorage = " + quote(filepath.Join(g.commonDir, "lfs")) + "\n"}
 	if err := g.at.Lay(); err != nil {
