@@ -129,7 +129,7 @@ func containsVerb(s string) bool {
 type Running struct {
 	Program string // its path
 	Port    int
-	Token   string // what its users have to show
+	Token   string // the token that its users must present
 	Already bool   // it was running before the call
 }
 
