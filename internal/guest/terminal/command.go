@@ -71,7 +71,7 @@ func (h *Host) Run(ctx context.Context, s Spec, stdin io.Reader, stdout, stderr 
 	close(exited)
 	draining.Wait() // does not wait for other processes that have the output open
 	for _, out := range clean {
-		_ = out.Close() // fails if the reader has gone
+		_ = out.Close() // fails if the reader has disconnected
 	}
 	if ctx.Err() != nil {
 		return Exit{}, context.Cause(ctx)
