@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	bits = 2048 // of a key in bits; every verifier accepts it
+	bits = 2048 // size of a key; every verifier accepts it
 	// rotateAfter is how long a key signs.
 	rotateAfter = 90 * 24 * time.Hour
 	// keepRetired is how long a key is published that signs no more: longer than
