@@ -42,7 +42,7 @@ given: programs on your computer may obey it.`,
 			if err != nil {
 				return err
 			}
-			if list, err = chosen(list, args[1:]); err != nil {
+			if list, err = selectArtifacts(list, args[1:]); err != nil {
 				return err
 			}
 			if folder != "" {
@@ -72,8 +72,8 @@ given: programs on your computer may obey it.`,
 	return cmd
 }
 
-// chosen returns the artifacts with the given paths, or all if paths is empty.
-func chosen(list []client.Artifact, paths []string) ([]client.Artifact, error) {
+// selectArtifacts returns the artifacts with the given paths, or all if paths is empty.
+func selectArtifacts(list []client.Artifact, paths []string) ([]client.Artifact, error) {
 	if len(paths) == 0 {
 		return list, nil
 	}
