@@ -217,7 +217,7 @@ func (i *Image) Open(ctx context.Context, l Layer, offset int64) (body io.ReadCl
 	switch {
 	case resp.StatusCode == http.StatusOK:
 		return resp.Body, 0, nil
-	case resp.StatusCode == http.StatusPartialContent && offset > 0 && begins(resp, offset):
+	case resp.StatusCode == http.StatusPartialContent && offset > 0 && startsAt(resp, offset):
 		return resp.Body, offset, nil
 	}
 	err = transport.CheckError(resp, http.StatusOK)
@@ -227,8 +227,8 @@ func (i *Image) Open(ctx context.Context, l Layer, offset int64) (body io.ReadCl
 	return nil, 0, errors.Join(err, resp.Body.Close())
 }
 
-// begins reports whether a partial response starts at offset.
-func begins(resp *http.Response, offset int64) bool {
+// startsAt reports whether a partial response starts at offset.
+func startsAt(resp *http.Response, offset int64) bool {
 	var at int64
 	_, err := fmt.Sscanf(resp.Header.Get("Content-Range"), "bytes "+strconv.FormatInt(offset, 10)+"-%d", &at)
 	return err == nil
