@@ -80,28 +80,28 @@ func (t *thread) judge(ctx context.Context, c *agent.Call) (ask func() error, er
 		return nil, err
 	}
 	if said.Permission == hook.Deny {
-		t.judged(c, agent.CallRefused, "hook", said.UserMessage, hook.Refusal(said))
+		t.setJudged(c, agent.CallRefused, "hook", said.UserMessage, hook.Refusal(said))
 		return nil, nil
 	}
 	if said.UpdatedInput != nil && t.task != agent.ChecksThread { // a check runs as written or not at all
 		c.Args = said.UpdatedInput
 	}
 	if c.Name == agent.SwitchTool {
-		return t.switching(ctx, c), nil
+		return t.judgeModeSwitch(ctx, c), nil
 	}
 	if t.state().Mode == agent.ModePlan && !t.onlyReads(*c) {
-		t.planning(c)
+		t.judgeInPlanMode(c)
 		return nil, nil
 	}
 	if t.Review == nil {
-		t.judged(c, agent.CallRun, "policy", "", "")
+		t.setJudged(c, agent.CallRun, "policy", "", "")
 		return nil, nil
 	}
 	if check := t.state().CheckOf(c.ID); check != nil && check.Source == agent.CheckOfRequest && said.Permission != hook.Ask {
 		// The user's own command runs outside of the sandbox, like one on an
 		// allow list, but only if no sandboxed command could have changed the
 		// program that it starts.
-		t.judged(c, agent.CallRun, "policy", "a check of the request", "")
+		t.setJudged(c, agent.CallRun, "policy", "a check of the request", "")
 		return nil, nil
 	}
 	v, err := t.Review.Check(ctx, t.state(), c.ToolCall, t.machine.Enforced())
@@ -113,10 +113,10 @@ func (t *thread) judge(ctx context.Context, c *agent.Call) (ask func() error, er
 	}
 	switch v.Treatment {
 	case permit.Run:
-		t.judged(c, agent.CallRun, "policy", v.Why, "")
+		t.setJudged(c, agent.CallRun, "policy", v.Why, "")
 		return nil, nil
 	case permit.Sandboxed:
-		t.judged(c, agent.CallSandboxed, "policy", v.Why, "")
+		t.setJudged(c, agent.CallSandboxed, "policy", v.Why, "")
 		return nil, nil
 	case permit.Classify:
 		return func() error { return t.classify(ctx, c, v) }, nil
@@ -150,10 +150,10 @@ func (t *thread) classify(ctx context.Context, c *agent.Call, v review.Verdict) 
 	}
 	switch verdict.Verdict {
 	case review.VerdictAllow:
-		t.judged(c, agent.CallRun, "classifier", verdict.Reason, "")
+		t.setJudged(c, agent.CallRun, "classifier", verdict.Reason, "")
 		return nil
 	case review.VerdictBlock:
-		t.judged(c, agent.CallRefused, "classifier", verdict.Reason, "Not run. A reviewer judged: "+verdict.Reason+
+		t.setJudged(c, agent.CallRefused, "classifier", verdict.Reason, "Not run. A reviewer judged: "+verdict.Reason+
 			" Do what the task needs in another way. If there is no other way, and the user wants this, repeat exactly the same call: then the user is asked.")
 		return nil
 	}
@@ -164,8 +164,8 @@ func (t *thread) classify(ctx context.Context, c *agent.Call, v review.Verdict) 
 	return t.question(ctx, c, v)
 }
 
-// judged sets c.Judged to the decision, without journaling it.
-func (t *thread) judged(c *agent.Call, treatment, by, why, message string) {
+// setJudged sets c.Judged to the decision, without journaling it.
+func (t *thread) setJudged(c *agent.Call, treatment, by, why, message string) {
 	c.Judged = &agent.CallJudged{CallID: c.ID, Treatment: treatment, By: by, Why: why, Message: message}
 	if known, ok := t.rec.Call(c.ID); !ok || string(known.Args) != string(c.Args) {
 		c.Judged.Args = c.Args
@@ -188,30 +188,30 @@ func (t *thread) sent(c agent.Call, bootID string) []agent.Body {
 	return append(t.unjournaled(c), &agent.CallSent{CallID: c.ID, BootID: bootID, Unhooked: c.Unhooked})
 }
 
-// planning decides about a call that may change something while the agent is in
+// judgeInPlanMode decides about a call that may change something while the agent is in
 // plan mode.
-func (t *thread) planning(c *agent.Call) {
+func (t *thread) judgeInPlanMode(c *agent.Call) {
 	const why = "plan mode"
 	switch {
 	case c.Name == "Shell" && t.machine.Enforced():
-		t.judged(c, agent.CallSandboxed, "policy", why, "")
+		t.setJudged(c, agent.CallSandboxed, "policy", why, "")
 	case c.Name == "Shell":
-		t.judged(c, agent.CallRefused, "policy", why, "Not run: plan mode allows no changes, and this machine cannot run commands read-only. Use Read, LS, Glob and Grep.")
+		t.setJudged(c, agent.CallRefused, "policy", why, "Not run: plan mode allows no changes, and this machine cannot run commands read-only. Use Read, LS, Glob and Grep.")
 	default:
-		t.judged(c, agent.CallRefused, "policy", why, "Not run: plan mode allows no changes. Make a plan with CreatePlan; when the user has approved it you can do this.")
+		t.setJudged(c, agent.CallRefused, "policy", why, "Not run: plan mode allows no changes. Make a plan with CreatePlan; when the user has approved it you can do this.")
 	}
 }
 
-// switching decides about a call that changes the agent's mode. Only a person
+// judgeModeSwitch decides about a call that changes the agent's mode. Only a person
 // can end plan mode.
-func (t *thread) switching(ctx context.Context, c *agent.Call) (ask func() error) {
+func (t *thread) judgeModeSwitch(ctx context.Context, c *agent.Call) (ask func() error) {
 	in, wrong := controltool.ReadSwitch(c.Args)
 	if wrong == nil && in.Target == agent.ModeAgent && t.state().Mode == agent.ModePlan {
 		return func() error {
 			return t.askPerson(ctx, c, agent.Approval{Subject: "end plan mode", Reason: in.Explanation, Why: "the agent makes no changes until you allow it"})
 		}
 	}
-	t.judged(c, agent.CallRun, "policy", "", "")
+	t.setJudged(c, agent.CallRun, "policy", "", "")
 	return nil
 }
 
@@ -219,7 +219,7 @@ func (t *thread) switching(ctx context.Context, c *agent.Call) (ask func() error
 // completely is refused.
 func (t *thread) question(ctx context.Context, c *agent.Call, v review.Verdict) error {
 	if v.TooLong {
-		t.judged(c, agent.CallRefused, "policy", "too long for a person to review",
+		t.setJudged(c, agent.CallRefused, "policy", "too long for a person to review",
 			"Not run: this call needs a person's approval, and it is too long to be shown completely. Do it in smaller steps.")
 		return nil
 	}
@@ -284,12 +284,12 @@ func (t *thread) await(ctx context.Context, c *agent.Call) error {
 // applyAnswer decides about a call by a person's answer.
 func (t *thread) applyAnswer(c *agent.Call) {
 	if c.Answer.Decision.Allows() {
-		t.judged(c, agent.CallRun, "person", "", "")
+		t.setJudged(c, agent.CallRun, "person", "", "")
 		return
 	}
 	message := "Not run: the user denied it."
 	if c.Answer.Message != "" {
 		message = "Not run: the user denied it, and says: " + c.Answer.Message
 	}
-	t.judged(c, agent.CallRefused, "person", c.Answer.Message, message)
+	t.setJudged(c, agent.CallRefused, "person", c.Answer.Message, message)
 }

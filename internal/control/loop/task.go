@@ -22,9 +22,9 @@ import (
 // maxTasks is how many subagents of one agent can work at the same time.
 const maxTasks = 4
 
-// chosen returns the subagent for a call: the existing one if the call names an
+// chooseSubagent returns the subagent for a call: the existing one if the call names an
 // ID, and otherwise a new one. The error is for the model.
-func (t *thread) chosen(in task.Args) (agent.TaskBegan, error) {
+func (t *thread) chooseSubagent(in task.Args) (agent.TaskBegan, error) {
 	s, defined := t.state(), t.defined()
 	b := agent.TaskBegan{Description: in.Description, Prompt: in.Prompt}
 	old := s.Subagent(in.Resume)
@@ -61,7 +61,7 @@ func (t *thread) onlyReads(c agent.Call) bool {
 		if err != nil {
 			return true // the call will be refused
 		}
-		b, err := t.chosen(in)
+		b, err := t.chooseSubagent(in)
 		return err != nil || b.ReadOnly
 	}
 	if c.Name == task.ManagePull {
@@ -149,7 +149,7 @@ func (t *thread) beginTask(ctx context.Context, c agent.Call) (refused *tool.Res
 	if err != nil {
 		return no("%v", err)
 	}
-	b, err := t.chosen(in)
+	b, err := t.chooseSubagent(in)
 	if err != nil {
 		return no("%v", err)
 	}
