@@ -14,7 +14,7 @@ import (
 // still be redacted after the original agent is deleted. They do not become
 // variables of the fork's machine.
 func (s *Safe) SealInherited(ctx context.Context, forkID string, of agent.Agent) ([]secret.Sealed, error) {
-	set, err := s.chosen(ctx, of)
+	set, err := s.chooseSecrets(ctx, of)
 	if err != nil {
 		return nil, err
 	}

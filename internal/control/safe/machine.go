@@ -15,7 +15,7 @@ import (
 // ForAgent returns the secrets for the agent's machine, and when the first of
 // them expires; a zero time means never.
 func (s *Safe) ForAgent(ctx context.Context, a agent.Agent) (secret.Set, time.Time, error) {
-	set, err := s.chosen(ctx, a)
+	set, err := s.chooseSecrets(ctx, a)
 	if err != nil {
 		return secret.Set{}, time.Time{}, err
 	}
@@ -29,8 +29,8 @@ func (s *Safe) ForAgent(ctx context.Context, a agent.Agent) (secret.Set, time.Ti
 	return set, until, set.Check()
 }
 
-// chosen decrypts the secrets for the agent's machine.
-func (s *Safe) chosen(ctx context.Context, a agent.Agent) (secret.Set, error) {
+// chooseSecrets decrypts the secrets for the agent's machine.
+func (s *Safe) chooseSecrets(ctx context.Context, a agent.Agent) (secret.Set, error) {
 	owners := []secret.Owner{
 		{Kind: secret.OfAgent, ID: a.ID}, {Kind: secret.OfPerson, ID: strconv.FormatInt(a.UserID, 10)}, secret.TheTeam,
 	}
