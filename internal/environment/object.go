@@ -72,7 +72,7 @@ func (o object) read(d *decoder, key string, n node) (any, bool) {
 	values := map[string]any{}
 	seen := map[string]bool{}
 	for _, m := range members {
-		at := shown(m.key)
+		at := displayKey(m.key)
 		if key != "" {
 			at = key + "." + at
 		}

@@ -82,7 +82,7 @@ func Propose(k Known) Proposal {
 	if out.Snapshot = k.Snapshot; k.Snapshot != "" {
 		p.Why = append(p.Why, "snapshot: the disk as you left it")
 	}
-	typed, started := chosen(k.Typed, dependencyLine), chosen(k.Typed, startLine)
+	typed, started := selectCommands(k.Typed, dependencyLine), selectCommands(k.Typed, startLine)
 	if out.Install = strings.Join(typed, "\n"); len(typed) > 0 {
 		p.Why = append(p.Why, "install: what you ran that a switch of branches asks for again")
 	} else {
@@ -109,8 +109,8 @@ func Propose(k Known) Proposal {
 	return p
 }
 
-// chosen returns the matching commands without duplicates, ordered by last use.
-func chosen(typed []string, fit *regexp.Regexp) []string {
+// selectCommands returns the matching commands without duplicates, ordered by last use.
+func selectCommands(typed []string, fit *regexp.Regexp) []string {
 	var out []string
 	for _, line := range typed {
 		line = strings.TrimSpace(line)

@@ -241,7 +241,7 @@ func (m mapping) read(d *decoder, key string, n node) (any, bool) {
 	}
 	values := map[string]any{}
 	for _, mem := range members {
-		at := key + "." + shown(mem.key)
+		at := key + "." + displayKey(mem.key)
 		if c := m.name(mem.key); c != nil {
 			d.wrong(mem.at, at, c.instead, "%s", c.message)
 			continue
@@ -272,8 +272,8 @@ func (m mapping) read(d *decoder, key string, n node) (any, bool) {
 	return values, true
 }
 
-// shown formats a key from a file as part of a finding's location.
-func shown(key string) string {
+// displayKey formats a key from a file as part of a finding's location.
+func displayKey(key string) string {
 	key = clean(key, 60)
 	if key == "" || strings.ContainsAny(key, " .[]") {
 		return strconv.Quote(key)
