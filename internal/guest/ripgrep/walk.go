@@ -138,7 +138,7 @@ func (w *walker) start(name string) error {
 	}
 	abs = strings.TrimSuffix(filepath.Clean(abs), "/")
 	var at *folder
-	for _, above := range above(abs) {
+	for _, above := range foldersAbove(abs) {
 		at = w.enter(at, above, nil)
 	}
 	if !strings.HasSuffix(name, "/") {
@@ -147,8 +147,8 @@ func (w *walker) start(name string) error {
 	return w.folder(at, name, abs)
 }
 
-// above returns the folders above a folder, the root first.
-func above(abs string) []string {
+// foldersAbove returns the folders above a folder, the root first.
+func foldersAbove(abs string) []string {
 	var all []string
 	for i := range len(abs) {
 		if abs[i] == '/' {
