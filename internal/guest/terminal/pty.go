@@ -109,7 +109,7 @@ func (p *PTY) Done() <-chan struct{} { return p.done }
 // Exit returns the program's exit status; valid once Done is closed.
 func (p *PTY) Exit() Exit { return p.exit }
 
-func (p *PTY) ended() bool {
+func (p *PTY) hasEnded() bool {
 	select {
 	case <-p.done:
 		return true
@@ -145,7 +145,7 @@ func (p *PTY) Resize(columns, rows uint16) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ended() {
+	if p.hasEnded() {
 		return nil
 	}
 	if err := pty.Resize(p.file, pty.Size{Cols: columns, Rows: rows}); err != nil && !errors.Is(err, os.ErrClosed) {
@@ -157,7 +157,7 @@ func (p *PTY) Resize(columns, rows uint16) error {
 
 // Signal sends a signal to the program's process group.
 func (p *PTY) Signal(sig syscall.Signal) error {
-	if p.ended() {
+	if p.hasEnded() {
 		return nil
 	}
 	// The process id cannot be reused until the Wait in startPTY has returned,

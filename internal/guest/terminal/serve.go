@@ -119,7 +119,7 @@ func (v *viewer) list(ctx context.Context) error {
 		e := entry{ID: p.id, Args: p.args, PID: p.cmd.Process.Pid, Started: p.started.UTC().Format(time.RFC3339Nano)}
 		e.Columns, e.Rows = p.Size()
 		e.Start, e.End = p.Offsets()
-		if p.ended() {
+		if p.hasEnded() {
 			code := p.exit.Code
 			e.Code = &code
 		}

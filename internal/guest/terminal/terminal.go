@@ -198,14 +198,14 @@ func (h *Host) Spawn(s Spec) (*PTY, error) {
 	defer h.mu.Unlock()
 	running := 0
 	for _, p := range h.ptys {
-		if !p.ended() {
+		if !p.hasEnded() {
 			running++
 		}
 	}
 	switch {
 	case h.closed:
 		return nil, fault.Unavailable("cannot start a PTY: exec-daemon is stopping")
-	case h.ptys[s.ID] != nil && !h.ptys[s.ID].ended():
+	case h.ptys[s.ID] != nil && !h.ptys[s.ID].hasEnded():
 		return nil, fault.Conflict("the PTY %s already exists", s.ID).Named("pty_exists").Hint("attach to it")
 	case running >= maxPTYs:
 		return nil, fault.Exhausted("%d PTYs are open", running).Named("too_many_ptys").Hint("close some")
