@@ -71,7 +71,7 @@ func admit(s Server, list []environment.MCPServer) (Server, bool) {
 	var tools []string
 	found, all := false, false
 	for _, e := range list {
-		if !named(s, e) {
+		if !isNamed(s, e) {
 			continue
 		}
 		found = true
@@ -108,10 +108,10 @@ func narrow(have, list []string) []string {
 	return slices.Compact(both)
 }
 
-// named reports whether an entry of mcpServerAllowlist matches the server: by
+// isNamed reports whether an entry of mcpServerAllowlist matches the server: by
 // its URL, in which * matches any text of the path and *. any part of the host,
 // or by its command and arguments on one line, in which * matches any text.
-func named(s Server, e environment.MCPServer) bool {
+func isNamed(s Server, e environment.MCPServer) bool {
 	if e.Command != "" {
 		return s.Command != "" && pattern.Match(e.Command, s.Line())
 	}
