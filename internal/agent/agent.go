@@ -59,8 +59,8 @@ type Source struct {
 	// started, as the server resolved it before there was a machine; "" before
 	// that.
 	Origin string
-	// RulesAt is the commit of the default branch at that time. The project's
-	// rules are read from that commit. It is "" if there was none.
+	// RulesAt is the commit of the default branch when Origin was resolved. The
+	// project's rules are read from it. "" if there was no such commit.
 	RulesAt string
 }
 
