@@ -27,7 +27,7 @@ func (a *App) AddCompletion(cmd *cobra.Command) {
 			}
 		}
 	}
-	// The errors below say that a command registers its own completion.
+	// Ignore the errors: they mean that the command has its own completion.
 	if cmd.Flags().Lookup("env") != nil {
 		_ = cmd.RegisterFlagCompletionFunc("env", func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return a.completeEnvironments(cmd, false)
