@@ -79,7 +79,7 @@ func (g *Gateway) serveConnections(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(policy.Connections{Open: g.ledger.active(), Ended: ended}) // an error means that the client has gone
+		_ = json.NewEncoder(w).Encode(policy.Connections{Open: g.ledger.active(), Ended: ended}) // an error means that the client has disconnected
 		return
 	}
 }
