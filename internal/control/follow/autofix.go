@@ -16,9 +16,9 @@ import (
 // request.
 const maxTries = 10
 
-// autofix returns the failed checks that the agent has to fix, and adds the try
-// to heard. If it stops for good, heard says why, and note, if not nil, says so
-// at the pull request.
+// autofix returns the failed checks that the agent has to fix, and adds the
+// attempt to heard. If autofix stops for good, heard contains the reason, and a
+// non-nil note adds a comment with it to the pull request.
 //
 // It stops when somebody else pushes to the branch or a person sends a prompt
 // after the first try, and gives up after ten tries or if a try changed nothing.
