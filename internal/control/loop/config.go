@@ -39,7 +39,7 @@ type Config struct {
 	// Live shows clients the arguments of calls while the model writes them;
 	// nil shows none.
 	Live *live.Board
-	// Secrets returns the redactor for those arguments; nil redacts nothing.
+	// Secrets returns the redactor for the arguments in Live; nil redacts nothing.
 	Secrets func(s *agent.State) *redact.Redactor
 	// Checks configures the checks of runs.
 	Checks proof.Checks
