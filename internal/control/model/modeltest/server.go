@@ -41,7 +41,7 @@ type Reply struct {
 	Chunk int           // runes per delta; 0 means 12
 	Bytes int           // bytes per write of the stream, to split runes and lines; 0 means one event
 	Cut   bool          // the connection breaks in the middle of the stream
-	Hold  chan struct{} // in the middle, the server waits until this is closed or the client has gone
+	Hold  chan struct{} // in the middle, the server waits until this is closed or the client has disconnected
 	Break string        // in the middle, the provider reports an error of this type
 	Raw   string        // the whole body of the stream, instead of all above
 
