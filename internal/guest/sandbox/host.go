@@ -216,7 +216,7 @@ func hidden(root string, near []nearby) ([]string, error) {
 	return all, nil
 }
 
-// hiddenBelow searches a whole tree.
+// hiddenBelow returns the paths in the tree root that its .cursorignore hides.
 func hiddenBelow(root string) ([]string, error) {
 	var ignore sandboxpolicy.Ignore
 	var hidden []string
