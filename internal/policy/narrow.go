@@ -55,7 +55,7 @@ func ForEnvironment(mode string, allow []string) (Network, error) {
 var defaultHosts = []string{
 	// Source code.
 	"*.github.com", "*.githubusercontent.com", "*.githubassets.com", "*.ghcr.io", "*.gitlab.com", "*.bitbucket.org", "*.codeberg.org", "*.sr.ht",
-	// Debian, Ubuntu, Alpine, Fedora, Arch.
+	// Packages of Debian, Ubuntu, Alpine, Fedora and Arch.
 	"*.debian.org", "*.ubuntu.com", "*.launchpad.net", "*.alpinelinux.org", "*.fedoraproject.org", "*.archlinux.org",
 	// JavaScript.
 	"*.npmjs.org", "*.npmjs.com", "*.yarnpkg.com", "*.nodejs.org", "*.jsr.io", "*.deno.land", "*.bun.sh",
