@@ -28,7 +28,7 @@ func spansIn(spans ...*tracepb.Span) *tracepb.TracesData {
 	return &tracepb.TracesData{ResourceSpans: []*tracepb.ResourceSpans{{ScopeSpans: []*tracepb.ScopeSpans{{Spans: spans}}}}}
 }
 
-// relayOf is a relay of a machine in which that trace is made.
+// relayOf returns a relay for a machine whose run has the given trace.
 func relayOf(of trace.TraceID) relay {
 	return relay{From: From{Hide: hidden, Trace: func(context.Context) (trace.TraceID, error) { return of, nil }}}
 }
