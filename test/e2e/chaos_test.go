@@ -49,8 +49,8 @@ func TestChaos(t *testing.T) {
 			shoot(t, victim, "exec-daemon")
 		}
 	}
-	// The model was told about each call whose command left no line that it was
-	// lost.
+	// If the command of a call left no line, the result must tell the model that
+	// the call was lost.
 	told := regexp.MustCompile(`"call\.done".*(of its effect|never started)`)
 	ran := 0
 	for _, r := range runs {
