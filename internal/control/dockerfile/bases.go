@@ -95,7 +95,7 @@ func (b *Builder) save(ctx context.Context, client *registry.Client, r registry.
 	if err := client.Save(ctx, r, part, b.MaxBase); err != nil {
 		return err
 	}
-	// The users of a cell must be able to read the file.
+	// The users of a cell must be able to read the layout.
 	err = filepath.WalkDir(part, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
 			return os.Chmod(path, 0o755)
