@@ -221,7 +221,7 @@ func (r *answerer) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// done means that no more first bytes need to be read.
+// done tells status that no more of the first bytes will be read.
 func (r *answerer) done() { r.once.Do(func() { close(r.known) }) }
 
 // status waits for the remote end's first bytes and returns the HTTP status, or
