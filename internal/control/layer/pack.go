@@ -76,7 +76,8 @@ func (p *packer) add(path, name string) error {
 		ModTime: info.ModTime(), PAXRecords: map[string]string{},
 	}
 	if isWhiteout(st) && strings.HasPrefix(filepath.Base(name), whiteoutPrefix) {
-		// Skip sockets, which OCI archives cannot express.
+		// OCI archives cannot express a whiteout whose name has the prefix of
+		// whiteouts, so write it as a file with a mark.
 		h.Typeflag, h.PAXRecords[unpack.SavedWhiteout] = tar.TypeReg, "1"
 		return p.tar.WriteHeader(h)
 	}
