@@ -30,6 +30,7 @@ type Store interface {
 	store.SignIns
 	store.AuditLog
 	store.Usage
+	store.Sizes
 	store.Builds
 	store.Environments
 	store.Snapshots

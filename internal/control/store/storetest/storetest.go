@@ -22,6 +22,7 @@ type Store interface {
 	store.SignIns
 	store.AuditLog
 	store.Usage
+	store.Sizes
 	store.Builds
 	store.Environments
 	store.Snapshots
@@ -56,6 +57,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		{"Inbox", inboundTests},
 		{"PullWatches", pullWatchTests},
 		{"Topics", topicTests},
+		{"Sizes", sizeTests},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			for _, tt := range part.tests {

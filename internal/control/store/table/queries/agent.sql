@@ -70,3 +70,6 @@ SELECT count(*) FROM agents WHERE user_id = @user_id;
 
 -- name: DeleteAgent :execrows
 DELETE FROM agents WHERE id = @id;
+
+-- name: ListOwners :many
+SELECT id, user_id, head, layer FROM agents ORDER BY created_at, id;

@@ -8,3 +8,8 @@ WHERE agent_id = @agent_id AND seq > @after ORDER BY seq LIMIT @most;
 
 -- name: DeleteEvents :exec
 DELETE FROM events WHERE agent_id = @agent_id;
+
+-- name: SumEvents :one
+SELECT CAST(coalesce(sum(length(data) + length(kind) + length(run_id) + length(agent_id) + 16), 0) AS BIGINT) AS bytes,
+  CAST(coalesce(max(seq), 0) AS BIGINT) AS head
+FROM events WHERE agent_id = @agent_id AND seq > @after;

@@ -419,6 +419,45 @@ func (q *Queries) ListAgentsOfUser(ctx context.Context, arg ListAgentsOfUserPara
 	return items, nil
 }
 
+const listOwners = `-- name: ListOwners :many
+SELECT id, user_id, head, layer FROM agents ORDER BY created_at, id
+`
+
+type ListOwnersRow struct {
+	ID     string
+	UserID int64
+	Head   int64
+	Layer  string
+}
+
+func (q *Queries) ListOwners(ctx context.Context) ([]ListOwnersRow, error) {
+	rows, err := q.query(ctx, q.listOwnersStmt, listOwners)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListOwnersRow
+	for rows.Next() {
+		var i ListOwnersRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.UserID,
+			&i.Head,
+			&i.Layer,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const listWaitingAgents = `-- name: ListWaitingAgents :many
 SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin, forked_from, layer, rules_at, queue, todos, pull, pull_requests, run_limit FROM agents WHERE approvals != '' AND user_id = ?1 ORDER BY created_at, id LIMIT ?2
 `

@@ -285,6 +285,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.listKeysStmt, err = db.PrepareContext(ctx, listKeys); err != nil {
 		return nil, fmt.Errorf("error preparing query ListKeys: %w", err)
 	}
+	if q.listOwnersStmt, err = db.PrepareContext(ctx, listOwners); err != nil {
+		return nil, fmt.Errorf("error preparing query ListOwners: %w", err)
+	}
 	if q.listPasskeysStmt, err = db.PrepareContext(ctx, listPasskeys); err != nil {
 		return nil, fmt.Errorf("error preparing query ListPasskeys: %w", err)
 	}
@@ -383,6 +386,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.secretsAfterStmt, err = db.PrepareContext(ctx, secretsAfter); err != nil {
 		return nil, fmt.Errorf("error preparing query SecretsAfter: %w", err)
+	}
+	if q.sumEventsStmt, err = db.PrepareContext(ctx, sumEvents); err != nil {
+		return nil, fmt.Errorf("error preparing query SumEvents: %w", err)
 	}
 	if q.sumUsageStmt, err = db.PrepareContext(ctx, sumUsage); err != nil {
 		return nil, fmt.Errorf("error preparing query SumUsage: %w", err)
@@ -854,6 +860,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing listKeysStmt: %w", cerr)
 		}
 	}
+	if q.listOwnersStmt != nil {
+		if cerr := q.listOwnersStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing listOwnersStmt: %w", cerr)
+		}
+	}
 	if q.listPasskeysStmt != nil {
 		if cerr := q.listPasskeysStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing listPasskeysStmt: %w", cerr)
@@ -1017,6 +1028,11 @@ func (q *Queries) Close() error {
 	if q.secretsAfterStmt != nil {
 		if cerr := q.secretsAfterStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing secretsAfterStmt: %w", cerr)
+		}
+	}
+	if q.sumEventsStmt != nil {
+		if cerr := q.sumEventsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing sumEventsStmt: %w", cerr)
 		}
 	}
 	if q.sumUsageStmt != nil {
@@ -1195,6 +1211,7 @@ type Queries struct {
 	listEnvironmentsStmt          *sql.Stmt
 	listInboundStmt               *sql.Stmt
 	listKeysStmt                  *sql.Stmt
+	listOwnersStmt                *sql.Stmt
 	listPasskeysStmt              *sql.Stmt
 	listRunsStmt                  *sql.Stmt
 	listSecretsStmt               *sql.Stmt
@@ -1228,6 +1245,7 @@ type Queries struct {
 	replayInboundStmt             *sql.Stmt
 	resealSecretStmt              *sql.Stmt
 	secretsAfterStmt              *sql.Stmt
+	sumEventsStmt                 *sql.Stmt
 	sumUsageStmt                  *sql.Stmt
 	takeLinkStmt                  *sql.Stmt
 	tellTopicStmt                 *sql.Stmt
@@ -1331,6 +1349,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		listEnvironmentsStmt:          q.listEnvironmentsStmt,
 		listInboundStmt:               q.listInboundStmt,
 		listKeysStmt:                  q.listKeysStmt,
+		listOwnersStmt:                q.listOwnersStmt,
 		listPasskeysStmt:              q.listPasskeysStmt,
 		listRunsStmt:                  q.listRunsStmt,
 		listSecretsStmt:               q.listSecretsStmt,
@@ -1364,6 +1383,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		replayInboundStmt:             q.replayInboundStmt,
 		resealSecretStmt:              q.resealSecretStmt,
 		secretsAfterStmt:              q.secretsAfterStmt,
+		sumEventsStmt:                 q.sumEventsStmt,
 		sumUsageStmt:                  q.sumUsageStmt,
 		takeLinkStmt:                  q.takeLinkStmt,
 		tellTopicStmt:                 q.tellTopicStmt,

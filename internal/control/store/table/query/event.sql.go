@@ -91,3 +91,26 @@ func (q *Queries) ReadEvents(ctx context.Context, arg ReadEventsParams) ([]ReadE
 	}
 	return items, nil
 }
+
+const sumEvents = `-- name: SumEvents :one
+SELECT CAST(coalesce(sum(length(data) + length(kind) + length(run_id) + length(agent_id) + 16), 0) AS BIGINT) AS bytes,
+  CAST(coalesce(max(seq), 0) AS BIGINT) AS head
+FROM events WHERE agent_id = ?1 AND seq > ?2
+`
+
+type SumEventsParams struct {
+	AgentID string
+	After   int64
+}
+
+type SumEventsRow struct {
+	Bytes int64
+	Head  int64
+}
+
+func (q *Queries) SumEvents(ctx context.Context, arg SumEventsParams) (SumEventsRow, error) {
+	row := q.queryRow(ctx, q.sumEventsStmt, sumEvents, arg.AgentID, arg.After)
+	var i SumEventsRow
+	err := row.Scan(&i.Bytes, &i.Head)
+	return i, err
+}
