@@ -14,6 +14,7 @@ import (
 
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/fileblob"
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"aloft/internal/fault"
@@ -527,9 +528,54 @@ func TestSize(t *testing.T) {
 			t.Errorf("%d bytes, %v", n, err)
 		}
 	}
+	without, inodes, err := s.DiskUsage(t.Context(), l.ID)
+	if err != nil || inodes != 3 { // the folder, big and out
+		t.Errorf("%d inodes, %v", inodes, err)
+	}
+	memory := t.TempDir()
+	if err := errors.Join(os.WriteFile(filepath.Join(memory, "pages"), make([]byte, 1<<20), 0o600), s.KeepMemory(l.ID, memory)); err != nil {
+		t.Fatal(err)
+	}
+	if n, inodes, err := s.DiskUsage(t.Context(), l.ID); err != nil || n < without+1<<20 || inodes != 4 {
+		t.Errorf("with memory: %d bytes, %d inodes, %v", n, inodes, err)
+	}
 	for _, id := range []string{"..", NewID(Snapshot)} {
 		if _, err := s.Size(t.Context(), id); fault.Of(err).Kind != fault.KindNotFound {
 			t.Errorf("Size(%q): %v", id, err)
 		}
+	}
+}
+
+// TestNeeds checks that Needs names the machines of every layer of a stack, and
+// forgets those that are gone.
+func TestNeeds(t *testing.T) {
+	s := open(t, t.TempDir())
+	below := frozen(t, s, "", "below")
+	above := frozen(t, s, below.ID, "above")
+	machine := t.TempDir()
+	if _, err := s.Claim(MachineClaim("m-1"), machine, below.ID); err != nil {
+		t.Fatal(err)
+	}
+	needs := func() map[string][]string {
+		t.Helper()
+		all, err := s.Needs()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string][]string{}
+		for _, n := range all {
+			got[n.ID] = n.Machines
+		}
+		return got
+	}
+	want := map[string][]string{below.ID: {"m-1"}, above.ID: nil}
+	if diff := cmp.Diff(want, needs()); diff != "" {
+		t.Errorf("needs (-want +got):\n%s", diff)
+	}
+	if err := errors.Join(os.Remove(machine), s.Delete(above.ID)); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string][]string{below.ID: nil}, needs()); diff != "" {
+		t.Errorf("after the machine has gone (-want +got):\n%s", diff)
 	}
 }

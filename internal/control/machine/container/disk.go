@@ -40,25 +40,35 @@ func (m *Machine) Stop(ctx context.Context) error {
 // number of inodes, each file counts as at least its share of the disk, so that
 // the disk limit also catches a machine that uses up the inodes.
 func (m *Machine) DiskBytes(ctx context.Context) (int64, error) {
+	bytes, files, err := m.DiskUsage(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var disk unix.Statfs_t
+	if err := unix.Statfs(m.dir, &disk); err == nil && disk.Files > 0 {
+		share := int64(disk.Blocks) * disk.Bsize / int64(disk.Files)
+		bytes = max(bytes, files*share)
+	}
+	return bytes, nil
+}
+
+// DiskUsage returns the disk usage of the machine's own files, without the
+// layers below, and the number of their inodes.
+func (m *Machine) DiskUsage(ctx context.Context) (bytes, inodes int64, err error) {
 	c := count{seen: map[uint64]bool{}}
 	for _, name := range []string{"upper", dockerData, memoryBeingSaved, memorySaved, memoryInUse} {
 		if err := c.tree(ctx, m.path(name)); err != nil {
-			return 0, fmt.Errorf("measure machine %s: %w", m.id, err)
+			return 0, 0, fmt.Errorf("measure machine %s: %w", m.id, err)
 		}
 	}
 	if err := m.countHeld(ctx, &c); err != nil {
-		return 0, fmt.Errorf("measure machine %s: %w", m.id, err)
+		return 0, 0, fmt.Errorf("measure machine %s: %w", m.id, err)
 	}
 	var log unix.Stat_t // every process in the machine can write to the log
 	if unix.Lstat(m.path("log"), &log) == nil {
 		c.add(&log)
 	}
-	var disk unix.Statfs_t
-	if err := unix.Statfs(m.dir, &disk); err == nil && disk.Files > 0 {
-		share := int64(disk.Blocks) * disk.Bsize / int64(disk.Files)
-		c.bytes = max(c.bytes, c.files*share)
-	}
-	return c.bytes, nil
+	return c.bytes, c.files, nil
 }
 
 // blockSize is the unit of st_blocks in bytes, on every file system.

@@ -64,7 +64,7 @@ func (m *Machine) freeze(ctx context.Context, id string) error {
 }
 
 // claim returns the name under which the machine claims its layers.
-func (m *Machine) claim() string { return "machine-" + m.id }
+func (m *Machine) claim() string { return layer.MachineClaim(m.id) }
 
 // stand prepares the layers below the machine's disk: it claims them for as
 // long as the machine's folder exists, and finishes a freeze that was
