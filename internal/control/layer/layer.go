@@ -67,6 +67,9 @@ func ValidID(id string) bool { return idPattern.MatchString(id) }
 // IsFork reports whether id is a valid id of kind Fork.
 func IsFork(id string) bool { return strings.HasPrefix(id, Fork+"-") && ValidID(id) }
 
+// IsBuild reports whether id is a valid id of kind Build.
+func IsBuild(id string) bool { return strings.HasPrefix(id, Build+"-") && ValidID(id) }
+
 // Layer describes a layer.
 type Layer struct {
 	ID      string    `json:"id"`

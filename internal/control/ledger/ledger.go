@@ -1,0 +1,234 @@
+// Package ledger adds up what each agent, each person and the server itself use
+// on the host, in bytes and inodes. Limits and blame are taken from it.
+//
+// A [Ledger] stores nothing: it asks each [Source] what there is, which is
+// cheap, and measures only what is new, has changed, or was measured too long
+// ago. What its source no longer lists is not in the ledger, so that deleting
+// something takes effect at once.
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A Kind is what a row of the ledger is about.
+type Kind string
+
+// Kinds of rows. Rows of the last three are always the server's.
+const (
+	Machine   Kind = "machine"   // the disk of an agent's machine or of a build
+	Layer     Kind = "layer"     // a snapshot, a build, or a disk that forks share
+	Journal   Kind = "journal"   // the events of an agent, in the database
+	Artifacts Kind = "artifacts" // the files that an agent has put into its artifacts folder
+	Log       Kind = "log"       // the connection log of an agent
+	Mirror    Kind = "mirror"    // the copies of repositories
+	Image     Kind = "image"     // images of machines
+	Cache     Kind = "cache"     // the cache of Dockerfile builds
+)
+
+// Size is a disk usage. Both numbers add up.
+type Size struct {
+	Bytes  int64 // allocated, as du counts
+	Inodes int64
+}
+
+// Plus returns the sum of two sizes.
+func (s Size) Plus(o Size) Size { return Size{s.Bytes + o.Bytes, s.Inodes + o.Inodes} }
+
+// An Item is something that uses disk space, as its [Source] lists it.
+type Item struct {
+	ID      string // unique within the source
+	AgentID string // "" if it belongs to no agent
+	UserID  int64  // 0 if it is the server's
+	// Version says when a measurement is out of date: an item is not measured
+	// again while its version is the same. "" means that age alone decides.
+	Version string
+	// Measure measures the item. last is its previous measurement, or zero. The
+	// result names the version that was measured, which may be newer than the
+	// item's.
+	Measure func(ctx context.Context, last Measured) (Measured, error)
+}
+
+// Measured is a size and the version of the item that has it.
+type Measured struct {
+	Size
+	Version string
+}
+
+// A Source lists the items of one kind. Its methods are safe for concurrent use.
+type Source interface {
+	Kind() Kind
+	// Items returns what there is now. It must be quick: it does not measure.
+	Items(ctx context.Context) ([]Item, error)
+}
+
+// A Row is one measured item.
+type Row struct {
+	Kind    Kind
+	ID      string
+	AgentID string
+	UserID  int64
+	Size
+	Measured time.Time // zero if it could not be measured yet
+}
+
+// Times of measurements.
+const (
+	// maxAge is the age at which an item without a version is measured again.
+	maxAge = 2 * time.Minute
+	// restShare is how long the ledger rests after a refresh in the background,
+	// as a multiple of the refresh's duration, so that measuring takes at most a
+	// twentieth of one processor.
+	restShare = 20
+)
+
+// A Ledger adds up the items of its sources. Its methods are safe for concurrent
+// use.
+type Ledger struct {
+	sources []Source
+	logger  *slog.Logger
+	now     func() time.Time
+
+	mu       sync.Mutex
+	measured map[key]measurement
+}
+
+type key struct {
+	kind Kind
+	id   string
+}
+
+type measurement struct {
+	Measured
+	at time.Time
+}
+
+// New returns a ledger of the sources.
+func New(logger *slog.Logger, sources ...Source) *Ledger {
+	return &Ledger{sources: sources, logger: logger, now: time.Now, measured: map[key]measurement{}}
+}
+
+// Run measures in the background until ctx ends.
+func (l *Ledger) Run(ctx context.Context) error {
+	for {
+		began := time.Now()
+		if err := l.refresh(ctx); err != nil && ctx.Err() == nil {
+			l.logger.Warn("cannot measure everything that uses the disk", "error", err)
+		}
+		rest := time.NewTimer(max(maxAge, restShare*time.Since(began)))
+		select {
+		case <-ctx.Done():
+			rest.Stop()
+			return nil
+		case <-rest.C:
+		}
+	}
+}
+
+// Rows returns the rows of a user, or of everybody if userID is 0, the largest
+// first. It measures only what was never measured. If a source fails, the rows
+// of the others are returned with the error.
+func (l *Ledger) Rows(ctx context.Context, userID int64) ([]Row, error) {
+	return l.rows(ctx, userID, never)
+}
+
+// never is an age that no measurement reaches.
+const never = time.Duration(1<<63 - 1)
+
+// RowsNow returns what [Ledger.Rows] does, after measuring again what may have
+// changed.
+func (l *Ledger) RowsNow(ctx context.Context, userID int64) ([]Row, error) {
+	return l.rows(ctx, userID, 0)
+}
+
+func (l *Ledger) rows(ctx context.Context, userID int64, age time.Duration) ([]Row, error) {
+	var rows []Row
+	err := l.each(ctx, age, func(i Item) bool { return userID == 0 || i.UserID == userID }, func(kind Kind, i Item, m measurement) {
+		rows = append(rows, Row{Kind: kind, ID: i.ID, AgentID: i.AgentID, UserID: i.UserID, Size: m.Size, Measured: m.at})
+	})
+	slices.SortFunc(rows, func(a, b Row) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID))
+	})
+	return rows, err
+}
+
+// refresh measures what is older than maxAge, and forgets the measurements of
+// what is gone.
+func (l *Ledger) refresh(ctx context.Context) error {
+	known := map[key]bool{}
+	err := l.each(ctx, maxAge, func(Item) bool { return true }, func(kind Kind, i Item, _ measurement) { known[key{kind, i.ID}] = true })
+	if err != nil { // known may be incomplete
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k := range l.measured {
+		if !known[k] {
+			delete(l.measured, k)
+		}
+	}
+	return nil
+}
+
+// each calls do with every item that is included, measured at most age ago.
+func (l *Ledger) each(ctx context.Context, age time.Duration, include func(Item) bool, do func(Kind, Item, measurement)) error {
+	var errs []error
+	for _, s := range l.sources {
+		items, err := s.Items(ctx)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		for _, i := range items {
+			if !include(i) {
+				continue
+			}
+			m, err := l.measure(ctx, s.Kind(), i, age)
+			if err != nil {
+				errs = append(errs, err)
+			}
+			do(s.Kind(), i, m)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// measure returns the last measurement of an item, or makes a new one. After an
+// error it returns the last one.
+func (l *Ledger) measure(ctx context.Context, kind Kind, i Item, age time.Duration) (measurement, error) {
+	k := key{kind, i.ID}
+	l.mu.Lock()
+	m := l.measured[k]
+	l.mu.Unlock()
+	switch {
+	case m.at.IsZero():
+	case i.Version != "" && i.Version == m.Version:
+		return m, nil
+	case l.now().Sub(m.at) < age:
+		return m, nil
+	}
+	at := l.now()
+	got, err := i.Measure(ctx, m.Measured)
+	if err != nil {
+		return m, err
+	}
+	m = measurement{Measured: got, at: at}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.measured[k] = m
+	return m, nil
+}
+
+// Sum adds up rows.
+func Sum(rows []Row) (total Size) {
+	for _, r := range rows {
+		total = total.Plus(r.Size)
+	}
+	return total
+}

@@ -1,0 +1,313 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"aloft/internal/control/layer"
+	"aloft/internal/control/machine"
+	"aloft/internal/control/store"
+	"aloft/internal/environment"
+	"aloft/internal/fault"
+)
+
+// owners returns the owners of all agents by agent.
+func owners(ctx context.Context, s store.Sizes) (map[string]store.Owner, error) {
+	all, err := s.Owners(ctx)
+	if err != nil {
+		return nil, err
+	}
+	by := make(map[string]store.Owner, len(all))
+	for _, o := range all {
+		by[o.AgentID] = o
+	}
+	return by, nil
+}
+
+// item returns an item of an agent, or of the server if there is no such agent.
+func item(id, agentID string, by map[string]store.Owner) Item {
+	o := by[agentID]
+	return Item{ID: id, AgentID: o.AgentID, UserID: o.UserID}
+}
+
+// Machines lists the machines of a runtime. Those of builds are the server's.
+type Machines struct {
+	Runtime machine.Runtime
+	Store   store.Sizes
+	AgentOf func(machineID string) (agentID string, ok bool)
+}
+
+// Kind implements [Source].
+func (Machines) Kind() Kind { return Machine }
+
+// Items implements [Source].
+func (s Machines) Items(ctx context.Context) ([]Item, error) {
+	ids, err := s.Runtime.List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list machines: %w", err)
+	}
+	by, err := owners(ctx, s.Store)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Item, len(ids))
+	for i, id := range ids {
+		agentID, _ := s.AgentOf(id)
+		all[i] = item(id, agentID, by)
+		all[i].Measure = func(ctx context.Context, _ Measured) (Measured, error) { return s.measure(ctx, id) }
+	}
+	return all, nil
+}
+
+func (s Machines) measure(ctx context.Context, id string) (got Measured, err error) {
+	m, err := s.Runtime.Open(ctx, id)
+	if errors.Is(err, machine.ErrNotFound) {
+		return got, nil
+	}
+	if err != nil {
+		return got, fmt.Errorf("measure machine %s: %w", id, err)
+	}
+	switch m := m.(type) {
+	case interface {
+		DiskUsage(ctx context.Context) (bytes, inodes int64, err error)
+	}:
+		got.Bytes, got.Inodes, err = m.DiskUsage(ctx)
+	case machine.Measured:
+		got.Bytes, err = m.DiskBytes(ctx)
+	}
+	return got, err
+}
+
+// Layers lists saved disks. A layer belongs to the first of these that exists:
+//
+//   - the person who saved it as a snapshot;
+//   - the server, if it is a build: the whole team starts from builds;
+//   - the oldest agent whose machine stands on it, or that waits to start from
+//     it. This is what an agent has written before its disk was last saved;
+//   - the owner of the oldest layer that is based on it.
+//
+// Layers of nobody are the server's.
+type Layers struct {
+	Store     LayerStore
+	Agents    store.Sizes
+	Snapshots store.Snapshots
+	AgentOf   func(machineID string) (agentID string, ok bool)
+}
+
+// A LayerStore is the part of [layer.Store] that [Layers] uses.
+type LayerStore interface {
+	Needs() ([]layer.Need, error)
+	DiskUsage(ctx context.Context, id string) (bytes, inodes int64, err error)
+}
+
+// Kind implements [Source].
+func (Layers) Kind() Kind { return Layer }
+
+// Items implements [Source].
+func (s Layers) Items(ctx context.Context) ([]Item, error) {
+	needs, err := s.Store.Needs()
+	if err != nil {
+		return nil, err
+	}
+	agents, err := s.Agents.Owners(ctx)
+	if err != nil {
+		return nil, err
+	}
+	saved, err := s.Snapshots.AllSnapshots(ctx)
+	if err != nil {
+		return nil, err
+	}
+	owned := s.attribute(needs, agents, saved)
+	for i := range owned {
+		id := owned[i].ID
+		owned[i].Measure = func(ctx context.Context, _ Measured) (got Measured, err error) {
+			got.Bytes, got.Inodes, err = s.Store.DiskUsage(ctx, id)
+			if f, ok := errors.AsType[*fault.Error](err); ok && f.Kind == fault.KindNotFound {
+				return Measured{}, nil // it was removed meanwhile
+			}
+			return got, err
+		}
+	}
+	return owned, nil
+}
+
+// attribute returns the layers with their owners. agents begins with the oldest.
+func (s Layers) attribute(needs []layer.Need, agents []store.Owner, saved []environment.Snapshot) []Item {
+	savedBy := map[string]int64{}
+	for _, n := range saved {
+		savedBy[n.ID] = n.UserID
+	}
+	rank := map[string]int{} // of agents by age
+	waiting := map[string][]string{}
+	for i, o := range agents {
+		rank[o.AgentID] = i
+		if o.Layer != "" {
+			waiting[o.Layer] = append(waiting[o.Layer], o.AgentID)
+		}
+	}
+	byID := map[string]layer.Need{}
+	above := map[string]string{} // the oldest layer based on a layer
+	for _, n := range needs {
+		byID[n.ID] = n
+		if old, ok := byID[above[n.Parent]]; n.Parent != "" && (!ok || n.Created.Before(old.Created)) {
+			above[n.Parent] = n.ID
+		}
+	}
+	owner := func(id string) Item {
+		for at, steps := id, 0; at != "" && steps <= len(needs); at, steps = above[at], steps+1 {
+			if userID, ok := savedBy[at]; ok {
+				return Item{ID: id, UserID: userID}
+			}
+			if layer.IsBuild(at) {
+				break
+			}
+			oldest := -1
+			consider := func(agentID string) {
+				if i, ok := rank[agentID]; ok && (oldest < 0 || i < oldest) {
+					oldest = i
+				}
+			}
+			for _, m := range byID[at].Machines {
+				if agentID, ok := s.AgentOf(m); ok {
+					consider(agentID)
+				}
+			}
+			for _, agentID := range waiting[at] {
+				consider(agentID)
+			}
+			if oldest >= 0 {
+				return Item{ID: id, AgentID: agents[oldest].AgentID, UserID: agents[oldest].UserID}
+			}
+		}
+		return Item{ID: id}
+	}
+	all := make([]Item, len(needs))
+	for i, n := range needs {
+		all[i] = owner(n.ID)
+	}
+	return all
+}
+
+// Journals lists the journals of agents. Only events that are new since the last
+// measurement are measured. Inodes are 0, because the database is one file.
+type Journals struct{ Store store.Sizes }
+
+// Kind implements [Source].
+func (Journals) Kind() Kind { return Journal }
+
+// Items implements [Source].
+func (s Journals) Items(ctx context.Context) ([]Item, error) {
+	agents, err := s.Store.Owners(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Item, len(agents))
+	for i, o := range agents {
+		all[i] = Item{ID: o.AgentID, AgentID: o.AgentID, UserID: o.UserID, Version: strconv.FormatInt(o.Head, 10)}
+		all[i].Measure = func(ctx context.Context, last Measured) (Measured, error) {
+			after, _ := strconv.ParseInt(last.Version, 10, 64) // "" the first time
+			n, head, err := s.Store.JournalBytes(ctx, o.AgentID, after)
+			if err != nil {
+				return last, err
+			}
+			return Measured{Size: Size{Bytes: last.Bytes + n}, Version: strconv.FormatInt(max(head, after), 10)}, nil
+		}
+	}
+	return all, nil
+}
+
+// Folders lists the folders and files in a folder. Each belongs to the agent with
+// its name, or to the server.
+type Folders struct {
+	Of    Kind
+	Dir   string
+	Store store.Sizes // nil if all of them are the server's
+}
+
+// Kind implements [Source].
+func (s Folders) Kind() Kind { return s.Of }
+
+// Items implements [Source].
+func (s Folders) Items(ctx context.Context) ([]Item, error) {
+	entries, err := os.ReadDir(s.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", s.Dir, err)
+	}
+	by := map[string]store.Owner{}
+	if s.Store != nil {
+		if by, err = owners(ctx, s.Store); err != nil {
+			return nil, err
+		}
+	}
+	all := make([]Item, len(entries))
+	for i, e := range entries {
+		path := filepath.Join(s.Dir, e.Name())
+		all[i] = item(e.Name(), e.Name(), by)
+		all[i].Measure = func(ctx context.Context, _ Measured) (Measured, error) {
+			size, err := folderSize(ctx, path)
+			return Measured{Size: size}, err
+		}
+	}
+	return all, nil
+}
+
+// folderSize returns the disk usage below path, with hard links counted once. It
+// ignores files that have disappeared, and does not leave the file system of
+// path.
+func folderSize(ctx context.Context, path string) (total Size, err error) {
+	type inode struct{ dev, ino uint64 }
+	linked := map[inode]bool{}
+	var disk uint64
+	err = filepath.WalkDir(path, func(at string, d fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		var info fs.FileInfo
+		if err == nil {
+			info, err = d.Info()
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		st, ok := info.Sys().(*syscall.Stat_t)
+		if !ok {
+			return nil
+		}
+		if at == path {
+			disk = st.Dev
+		}
+		if st.Dev != disk {
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if st.Nlink > 1 && !d.IsDir() {
+			if linked[inode{st.Dev, st.Ino}] {
+				return nil
+			}
+			linked[inode{st.Dev, st.Ino}] = true
+		}
+		total = total.Plus(Size{st.Blocks * blockSize, 1})
+		return nil
+	})
+	if err != nil {
+		return Size{}, fmt.Errorf("measure %s: %w", path, err)
+	}
+	return total, nil
+}
+
+// blockSize is the unit of st_blocks in bytes, on every file system.
+const blockSize = 512
