@@ -14,10 +14,20 @@ type Quotas struct {
 	Agents    int // agents that are not deleted, including archived ones
 	Running   int // runs that have not ended, each of which uses a machine
 	Snapshots int
+	// Disk limits the disk usage; nil means no limit.
+	Disk DiskQuota `needed:"no"`
+}
+
+// A DiskQuota limits what each user may use of the disk. Its methods are safe
+// for concurrent use.
+type DiskQuota interface {
+	// MayUseMore returns a fault if the user is over the quota.
+	MayUseMore(ctx context.Context, userID int64) error
 }
 
 // MayAdd returns an error if the user would exceed a quota with that many more
-// agents, running runs and snapshots.
+// agents, running runs and snapshots. The disk quota applies to agents and
+// snapshots, and not to further runs: they may be what frees space.
 func (q Quotas) MayAdd(ctx context.Context, agents store.Agents, userID int64, more Quotas) error {
 	if q == (Quotas{}) {
 		return nil
@@ -37,6 +47,9 @@ func (q Quotas) MayAdd(ctx context.Context, agents store.Agents, userID int64, m
 		if k.most > 0 && k.added > 0 && k.have+k.added > k.most {
 			return fault.Exhausted("the quota of %s per person is reached: %d of %d", k.what, k.have, k.most).Hint("%s", k.hint)
 		}
+	}
+	if q.Disk != nil && more.Agents+more.Snapshots > 0 {
+		return q.Disk.MayUseMore(ctx, userID)
 	}
 	return nil
 }
