@@ -26,6 +26,7 @@ func TestTeamCommands(t *testing.T) {
 		"PATCH /v1/settings":          `{"defaultModel":"m","retentionDays":0}`,
 		"GET /v1/repository-access":   `{"mode":"credentials","everyone":["git.test/o/r"],"members":[{"userId":3,"repositories":["git.test/a/*"]}]}`,
 		"PATCH /v1/repository-access": `{"mode":"allow-list","everyone":["git.test/o/r"],"members":[]}`,
+		"GET /v1/usage/disk":          `{"people":[{"userId":3,"user":"Ada","bytes":3145728,"inodes":7},{"userId":0,"bytes":1048576,"inodes":1}],"items":[{"kind":"machine","id":"m-1","agentId":"bc-1","userId":3,"bytes":2097152,"inodes":6},{"kind":"journal","id":"bc-1","agentId":"bc-1","userId":3,"bytes":1048576,"inodes":1}],"quotaBytes":4194304}`,
 		"GET /v1/usage":               `{"from":"2026-01-01","to":"2026-01-02","items":[{"day":"2026-01-01","user":"Ada","runs":1,"turns":2,"inputTokens":3,"outputTokens":4},{"day":"2026-01-02","user":"Ada","runs":10,"turns":20,"inputTokens":30,"outputTokens":40,"cacheReadTokens":5}]}`,
 		"GET /v1/audit?limit=2":       `{"items":[{"id":1,"time":"2026-01-02T03:04:05Z","address":"192.0.2.1","action":"signIn","target":"eve@example.com","outcome":"unauthorized"}]}`,
 	}
@@ -70,6 +71,9 @@ func TestTeamCommands(t *testing.T) {
 		{"access remove git.test/o/x", cli.NotFound, "GET /v1/repository-access", "", "is not on that list"},
 		{"access allow git.test/o/x --member eve@example.com", cli.Usage, "GET /v1/members", "", "no member"},
 		{"usage --by person", cli.OK, "GET /v1/usage", "", "Ada     11    22     33     5       44"},
+		{"usage disk", cli.OK, "GET /v1/usage/disk", "", "Ada         3.0  7"},
+		{"usage disk --by agent", cli.OK, "GET /v1/usage/disk", "", "bc-1   3.0  7"},
+		{"usage disk --by moon", cli.Usage, "", "", "must be person"},
 		{"usage --by moon", cli.Usage, "", "", "must be day, person"},
 		{"audit --limit 2", cli.OK, "GET /v1/audit?limit=2", "", "eve@example.com"},
 	} {

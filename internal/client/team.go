@@ -130,6 +130,42 @@ type UsageRow struct {
 	Cost
 }
 
+// DiskUsage is what uses the server's disk.
+type DiskUsage struct {
+	QuotaBytes  int64        `json:"quotaBytes"`
+	QuotaInodes int64        `json:"quotaInodes"`
+	People      []DiskPerson `json:"people"`
+	Items       []DiskItem   `json:"items"`
+	Omitted     int          `json:"omitted"`
+	Incomplete  bool         `json:"incomplete"`
+}
+
+// DiskPerson is the sum of a person, or of the server if UserID is 0.
+type DiskPerson struct {
+	UserID int64  `json:"userId"`
+	User   string `json:"user,omitempty"`
+	Bytes  int64  `json:"bytes"`
+	Inodes int64  `json:"inodes"`
+}
+
+// DiskItem is something that uses disk space.
+type DiskItem struct {
+	Kind       string     `json:"kind"`
+	ID         string     `json:"id"`
+	AgentID    string     `json:"agentId,omitempty"`
+	UserID     int64      `json:"userId"`
+	User       string     `json:"user,omitempty"`
+	Bytes      int64      `json:"bytes"`
+	Inodes     int64      `json:"inodes"`
+	MeasuredAt *time.Time `json:"measuredAt,omitempty"`
+}
+
+// DiskUsage returns what uses the server's disk: the caller's or, for admins,
+// everything.
+func (c *Client) DiskUsage(ctx context.Context) (out DiskUsage, err error) {
+	return out, c.call(ctx, http.MethodGet, "/v1/usage/disk", nil, &out)
+}
+
 // UsageReport is the usage of a period.
 type UsageReport struct {
 	From  string     `json:"from"`

@@ -18,11 +18,7 @@ func openArtifacts(ctx context.Context, data string, c artifactsConfig) (*artifa
 	limits.Size = c.MaxBytes
 	limits.FileSize = min(limits.FileSize, limits.Size)
 	at := c.URL
-	if u, err := url.Parse(at); at == "" || err == nil && u.Scheme == "file" && u.RawQuery == "" {
-		folder := filepath.Join(data, "artifacts")
-		if at != "" {
-			folder = u.Path
-		}
+	if folder, ok := artifactsFolder(data, c); ok {
 		var err error
 		if at, err = artifact.FolderURL(folder); err != nil {
 			return nil, err
@@ -33,4 +29,17 @@ func openArtifacts(ctx context.Context, data string, c artifactsConfig) (*artifa
 		return nil, UsageError{fmt.Errorf("artifacts.url: %w", err)}
 	}
 	return kept, nil
+}
+
+// artifactsFolder returns the folder of this host that holds the artifacts. ok is
+// false if they are stored elsewhere.
+func artifactsFolder(data string, c artifactsConfig) (folder string, ok bool) {
+	if c.URL == "" {
+		return filepath.Join(data, "artifacts"), true
+	}
+	u, err := url.Parse(c.URL)
+	if err != nil || u.Scheme != "file" || u.RawQuery != "" {
+		return "", false
+	}
+	return u.Path, true
 }

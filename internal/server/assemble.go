@@ -15,7 +15,6 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/atomicfile"
-	"aloft/internal/control/agents"
 	"aloft/internal/control/api"
 	"aloft/internal/control/api/accounts"
 	agentapi "aloft/internal/control/api/agents"
@@ -87,7 +86,7 @@ func (s *Server) assemble(ctx context.Context, o Options, c Config) error {
 	a := &assembly{Server: s, options: o, live: new(live.Board)}
 	for _, step := range []func(context.Context) error{
 		a.openData, a.openConnected, a.openTelemetry, a.openModels, a.openHost, a.openGateway, a.openBuilder, a.openMCP,
-		a.openPulls, a.openFleet, a.openScheduler, a.openDisk, a.openPreviews, a.openSignIn, a.openEvents, a.openAPI, a.openHTTP,
+		a.openPulls, a.openFleet, a.openScheduler, a.openDisk, a.openLedger, a.openPreviews, a.openSignIn, a.openEvents, a.openAPI, a.openHTTP,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -354,7 +353,7 @@ func (a *assembly) openAPI(context.Context) error {
 	config := api.Config{
 		Shared: rest.Shared{
 			Journal: a.observer.Journal(), Agents: a.store, Accounts: a.store, Rules: a.store, Saved: a.store, AuditLog: a.store,
-			Secrets: a.vault, Work: adapter.Work{Scheduler: a.schedule, Fleet: a.fleet}, Quotas: agents.Quotas(c.Quotas), AllowFile: len(c.Git.AllowFile) > 0,
+			Secrets: a.vault, Work: adapter.Work{Scheduler: a.schedule, Fleet: a.fleet}, Quotas: a.quotas(), AllowFile: len(c.Git.AllowFile) > 0,
 			URLSecret: append([]byte("urls "), a.secret...), TrustedProxies: proxies, PublicURL: a.publicURL, Logger: a.logger,
 		},
 		Models:     modelchoice.Config{Models: a.models.infos, DefaultModel: a.models.fallback, Limit: c.Limits.amount()},
@@ -365,7 +364,7 @@ func (a *assembly) openAPI(context.Context) error {
 		Environments: environmentapi.Config{
 			Builds: a.store, Snapshots: a.store, Builder: adapter.Builds{Builder: a.builder}, SetUps: adapter.SetUps{Fleet: a.fleet, Builder: a.builder}, Disks: a.builder,
 		},
-		Accounts: accounts.Config{SignIn: a.desk, Usage: a.store, MachineRetention: c.Machine.retention(), CheckHooks: checkHooks},
+		Accounts: accounts.Config{SignIn: a.desk, Usage: a.store, Disk: a.ledger, DiskQuota: c.Quotas.size(), MachineRetention: c.Machine.retention(), CheckHooks: checkHooks},
 		Agents: agentapi.Config{
 			Artifacts: kept, Forks: a.fleet, Repositories: catalog, Outbound: a.outbound, Deliveries: a.store,
 			ProjectFile: originFiles(a.gateway), Ports: a.builder.Ports,

@@ -55,6 +55,7 @@ func TestLoadConfigSaysWhatIsWrong(t *testing.T) {
 		{"PriceBelowZero", "models:\n  - id: a\n    provider: scripted\n    price: {input: -3, output: 1}\n", "models[0].price: -3 is out of range"},
 		{"PriceThatIsNone", "models:\n  - id: a\n    provider: scripted\n    price: {input: .nan, output: 1}\n", "models[0].price: NaN"},
 		{"QuotaBelowZero", "quotas: {running: -1}\n", "quotas.running"},
+		{"DiskQuotaBelowZero", "quotas: {disk_inodes: -1}\n", "quotas.disk_inodes"},
 		{"LimitBelowZero", "limits: {turns: -1}\n", "limits.turns"},
 		{"LimitOfTimeThatIsNone", "limits: {time: long}\n", "limits.time: invalid duration \"long\""},
 		{"LimitOfMoneyWithoutAPrice", "models:\n  - {id: a, provider: scripted, price: {input: 1, output: 1, cache_read: 0, cache_write: 0}}\n  - {id: b, provider: scripted}\nlimits: {cost: 5}\n", "the price of the model b is not known"},

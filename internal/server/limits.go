@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"aloft/internal/allowance"
+	"aloft/internal/control/ledger"
 )
 
 // limitsConfig limits API requests.
@@ -19,13 +20,24 @@ type quotasConfig struct {
 	Agents    int `yaml:"agents"`  // including archived ones
 	Running   int `yaml:"running"` // agents that work, each in a machine
 	Snapshots int `yaml:"snapshots"`
+	// DiskBytes and DiskInodes limit what the ledger adds up for a person.
+	DiskBytes  int64 `yaml:"disk_bytes"`
+	DiskInodes int64 `yaml:"disk_inodes"`
 }
 
 func (c quotasConfig) check() error {
 	if c.Agents < 0 || c.Running < 0 || c.Snapshots < 0 {
 		return errors.New("quotas.agents, quotas.running, quotas.snapshots: must not be negative (0 is no limit)")
 	}
+	if c.DiskBytes < 0 || c.DiskInodes < 0 {
+		return errors.New("quotas.disk_bytes, quotas.disk_inodes: must not be negative (0 is no limit)")
+	}
 	return nil
+}
+
+// size returns the disk quota.
+func (c quotasConfig) size() ledger.Size {
+	return ledger.Size{Bytes: c.DiskBytes, Inodes: c.DiskInodes}
 }
 
 // runLimits limits each run. 0 is no limit.

@@ -30,6 +30,7 @@ import (
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/hostd"
 	"aloft/internal/control/inbound"
+	"aloft/internal/control/ledger"
 	"aloft/internal/control/mcp"
 	"aloft/internal/control/mention"
 	"aloft/internal/control/observe"
@@ -69,6 +70,7 @@ type Server struct {
 	schedule   *schedule.Scheduler
 	builder    *build.Builder
 	disk       *disk.Guard
+	ledger     *ledger.Ledger
 	tendImages func(ctx context.Context) error
 	webhooks   *webhook.Sender
 	follow     *follow.Desk    // nil if pull requests are not followed
@@ -123,6 +125,7 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(func() error { return s.schedule.Run(ctx) })
 	group.Go(func() error { return s.builder.Run(ctx) })
 	group.Go(func() error { return s.disk.Run(ctx) })
+	group.Go(func() error { return s.ledger.Run(ctx) })
 	group.Go(func() error { return s.tendImages(ctx) })
 	group.Go(func() error { return s.webhooks.Run(ctx) })
 	group.Go(func() error { return s.api.Run(ctx) })

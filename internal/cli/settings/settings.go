@@ -205,6 +205,7 @@ cost is unknown if no price was configured.`,
 	cmd.Flags().StringVar(&from, "from", "", "first `day` (default: 30 days ago)")
 	cmd.Flags().StringVar(&to, "to", "", "last `day` (default: today)")
 	cmd.Flags().StringVar(&by, "by", "day", "group by day, person, repository or model")
+	cmd.AddCommand(newDiskUsageCommand(a))
 	return cmd
 }
 

@@ -33,6 +33,7 @@ import (
 	"aloft/internal/control/model"
 	"aloft/internal/control/review"
 	"aloft/internal/control/safe"
+	"aloft/internal/control/ledger"
 	"aloft/internal/control/signin"
 	"aloft/internal/control/store"
 	"aloft/internal/control/store/sqlite"
@@ -200,7 +201,7 @@ func (h *house) serve() {
 		MCPServers:   mcpservers.Config{MCP: servers, AgentMCP: agentMCP},
 		Environments: environments.Config{Builds: h.store, Snapshots: h.store, Disks: h.disks},
 		Accounts: accounts.Config{
-			SignIn: desk, Usage: h.store, Environments: allEnvironments{h},
+			SignIn: desk, Usage: h.store, Disk: ledger.New(slog.New(slog.DiscardHandler), ledger.Journals{Store: h.store}), Environments: allEnvironments{h},
 			CheckHooks: func(text []byte) error {
 				if !json.Valid(text) {
 					return errors.New("it is no JSON")

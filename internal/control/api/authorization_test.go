@@ -80,7 +80,7 @@ var authorization = map[string]string{
 	"GET /v1/repository-access": anyone, "PATCH /v1/repository-access": admin,
 	"GET /v1/server": admin, "GET /v1/server/configuration": admin, "PUT /v1/server/models/{modelId}": admin, "DELETE /v1/server/models/{modelId}": admin,
 	"PUT /v1/server/git-servers/{host}": admin, "DELETE /v1/server/git-servers/{host}": admin,
-	"GET /v1/settings": anyone, "PATCH /v1/settings": admin, "GET /v1/usage": anyone,
+	"GET /v1/settings": anyone, "PATCH /v1/settings": admin, "GET /v1/usage": anyone, "GET /v1/usage/disk": anyone,
 	"POST /hooks/{source}/{connection}": hook, "GET /v1/events": admin, "POST /v1/events/{eventId}/replay": admin,
 	"GET /healthz": open, "GET /openapi.json": open, "GET /openapi.yaml": open, "GET /help/errors": open,
 }

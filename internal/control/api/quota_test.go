@@ -2,12 +2,14 @@ package api
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"testing"
 
 	"aloft/internal/agent"
 	"aloft/internal/control/agents"
 	"aloft/internal/control/api/environments"
+	"aloft/internal/control/ledger"
 	"aloft/internal/environment"
 )
 
@@ -65,4 +67,45 @@ func TestQuotas(t *testing.T) {
 	h.api.Quotas, h.api.environments.SetUps = agents.Quotas{Snapshots: 1}, noSetUps{}
 	h.snapshotOfAnn()
 	refused(h.call("POST", "/v1/agents/"+id+"/snapshots", ""), "snapshots per person is reached: 1 of 1")
+}
+
+// TestDiskQuota has a person exceed the disk quota by a journal. New agents,
+// forks and snapshots are refused, and follow-ups are not: they may free space.
+// After the deletion of the agent the person may go on.
+func TestDiskQuota(t *testing.T) {
+	h := newHouse(t)
+	id, run := h.begin()
+	h.append(id, run, &agent.TextDelta{Text: strings.Repeat("x", 1<<20)}, finish())
+	quiet := slog.New(slog.DiscardHandler)
+	h.api.Quotas = agents.Quotas{Disk: ledger.Quota{Ledger: ledger.New(quiet, ledger.Journals{Store: h.store}), Limit: ledger.Size{Bytes: 1 << 20}, Logger: quiet}}
+	h.api.environments.SetUps = noSetUps{}
+	for path, body := range map[string]string{
+		"/v1/agents": task, "/v1/agents/" + id + "/fork": `{"prompt":{"text":"a"}}`, "/v1/agents/" + id + "/snapshots": "",
+		"/v0/agents": `{"prompt":{"text":"work"},"source":{"repository":"https://git.example.com/o/r"}}`,
+	} {
+		if a := h.want(h.call("POST", path, body), 429); !strings.Contains(string(a.body), "usage_limit_exceeded") || !strings.Contains(string(a.body), "journal of agent "+id) {
+			t.Errorf("%s is refused with %s", path, a.body)
+		}
+	}
+	h.want(h.callAs(bensKey, "POST", "/v1/agents", task), 201)
+	h.want(h.call("POST", "/v1/agents/"+id+"/runs", `{"prompt":{"text":"remove what is not needed"}}`), 201)
+	h.want(h.call("DELETE", "/v1/agents/"+id, ""), 200)
+	h.want(h.call("POST", "/v1/agents", task), 201)
+}
+
+// TestDiskUsage checks the sums, and whose rows members and admins see.
+func TestDiskUsage(t *testing.T) {
+	h := newHouse(t)
+	id, run := h.begin()
+	h.append(id, run, &agent.TextDelta{Text: strings.Repeat("x", 1<<20)})
+	h.want(h.callAs(bensKey, "POST", "/v1/agents", task), 201)
+	all := h.want(h.callAs(adminsKey, "GET", "/v1/usage/disk", ""), 200)
+	people, items := all.get(t, "people").([]any), all.get(t, "items").([]any)
+	if len(people) != 2 || len(items) != 2 || items[0].(map[string]any)["agentId"] != id || items[0].(map[string]any)["kind"] != "journal" ||
+		items[0].(map[string]any)["bytes"].(float64) < 1<<20 || people[0].(map[string]any)["bytes"] != items[0].(map[string]any)["bytes"] {
+		t.Errorf("an admin sees %s", all.body)
+	}
+	if a := h.want(h.callAs(bensKey, "GET", "/v1/usage/disk", ""), 200); strings.Contains(string(a.body), id) || len(a.get(t, "people").([]any)) != 1 || len(a.get(t, "items").([]any)) != 1 {
+		t.Errorf("ben sees %s", a.body)
+	}
 }

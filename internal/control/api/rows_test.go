@@ -78,6 +78,7 @@ var rows = map[string]struct{ whose, query string }{
 	"GET /v1/settings":                           {everyone, ""},
 	"GET /v1/snapshots":                          {mine, ""},
 	"GET /v1/usage":                              {mine, ""},
+	"GET /v1/usage/disk":                         {mine, ""},
 	"GET /v0/agents":                             {mine, ""},
 	"GET /v0/agents/{id}/artifacts":              {mine, ""},
 	"GET /v0/agents/{id}/conversation":           {mine, ""},

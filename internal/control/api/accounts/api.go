@@ -3,11 +3,13 @@
 package accounts
 
 import (
+	"context"
 	"sync"
 	"time"
 
 	"aloft/internal/control/api/modelchoice"
 	"aloft/internal/control/api/rest"
+	"aloft/internal/control/ledger"
 	"aloft/internal/control/signin"
 	"aloft/internal/control/store"
 )
@@ -16,12 +18,21 @@ import (
 type Config struct {
 	SignIn       *signin.Desk
 	Usage        store.Usage
+	Disk         DiskUsage
+	DiskQuota    ledger.Size  // of each user; 0 means no limit
 	Environments Environments // nil means those of the API itself
 	// MachineRetention is how long the server keeps an idle machine at most; 0 means
 	// no limit.
 	MachineRetention time.Duration
 	// CheckHooks returns an error if text is not a valid hooks.json.
 	CheckHooks func(text []byte) error
+}
+
+// DiskUsage says what uses the disk. Its methods are safe for concurrent use.
+type DiskUsage interface {
+	// Rows returns the rows of a user, or all if userID is 0, largest first. With
+	// an error it returns the rows that it has.
+	Rows(ctx context.Context, userID int64) ([]ledger.Row, error)
 }
 
 // API serves the accounts.

@@ -79,6 +79,8 @@ func (s *API) settingsRoutes() []rest.Route {
 				{Name: "to", Kind: "string", Words: "last day; default today"},
 			},
 			Status: 200, Out: usageReportJSON{}, Handle: s.getUsageReport},
+		{Method: "GET", Path: "/v1/usage/disk", ID: "getDiskUsage", Summary: "Show what uses the server's disk: what is yours, or everything for admins",
+			Status: 200, Out: diskUsageJSON{}, Handle: s.getDiskUsage},
 	}
 }
 

@@ -1,0 +1,40 @@
+package server
+
+import (
+	"context"
+
+	"aloft/internal/control/agents"
+	"aloft/internal/control/fleet"
+	"aloft/internal/control/ledger"
+	"aloft/internal/control/machine/container"
+)
+
+// openLedger opens the ledger of what uses the disk.
+func (a *assembly) openLedger(context.Context) error {
+	sources := []ledger.Source{
+		ledger.Machines{Runtime: a.runtime, Store: a.store, AgentOf: fleet.AgentOf},
+		ledger.Journals{Store: a.store},
+		ledger.Folders{Of: ledger.Log, Dir: a.dataFile("connections"), Store: a.store},
+		ledger.Folders{Of: ledger.Mirror, Dir: a.dataFile("mirrors")},
+		ledger.Folders{Of: ledger.Image, Dir: container.ImageDir(MachinesDir(a.options.Data))},
+		ledger.Folders{Of: ledger.Cache, Dir: a.dataFile("build")},
+	}
+	if folder, ok := artifactsFolder(a.options.Data, a.config.Artifacts); ok {
+		sources = append(sources, ledger.Folders{Of: ledger.Artifacts, Dir: folder, Store: a.store})
+	}
+	if r, ok := a.runtime.(*container.Runtime); ok {
+		sources = append(sources, ledger.Layers{Store: r.Layers(), Agents: a.store, Snapshots: a.store, AgentOf: fleet.AgentOf})
+	}
+	a.ledger = ledger.New(a.logger, sources...)
+	return nil
+}
+
+// quotas returns the quotas of each person.
+func (a *assembly) quotas() agents.Quotas {
+	c := a.config.Quotas
+	q := agents.Quotas{Agents: c.Agents, Running: c.Running, Snapshots: c.Snapshots}
+	if limit := c.size(); limit != (ledger.Size{}) {
+		q.Disk = ledger.Quota{Ledger: a.ledger, Limit: limit, Logger: a.logger}
+	}
+	return q
+}
