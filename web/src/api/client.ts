@@ -3,7 +3,7 @@ import type {
   Access, AccessChange, Agent, AgentSummary, ApiKey, Answer, Approval, Artifact, AuditEntry, Build, Ceremony, Checked, Committed, ConnectGitServer, Connected, ConnectModel, CreateAgent, CreatePullRequest, Desktop, Diff, Environment,
   EnvironmentChange, EnvironmentDetail, EnvironmentVersion, FileEntry, Fork, Invite, Invited, Journal, Me, Model, ModelRef, NewEnvironment, NewKey, Passkey,
   PasskeyAnswer, Preview, Prompt, Proposal, Proposed, ProposedPullRequest, PullRequest, PullRequestStatus, Queued, Retry, Role, Rule, Run, Secret, SecretType, Server, Settings, SignInLink, SignInRequest, SignedIn, Snapshot,
-  TeamUsage, Terminal, Usage, User, VersionDiff, WrittenFile,
+  DiskUsage, TeamUsage, Terminal, Usage, User, VersionDiff, WrittenFile,
 } from "./types";
 import type { Find } from "./types";
 import { Failure, lines, type Socket, type Transport } from "./transport";
@@ -67,6 +67,7 @@ export class Client {
   updateMember = (id: number, body: { role?: Role; disabled?: boolean }) => this.send<User>("PATCH", `/members${at(String(id))}`, body);
   signInLink = (id: number) => this.send<SignInLink>("POST", `/members${at(String(id))}/link`);
   audit = (before?: number) => this.get<{ items: AuditEntry[]; nextBefore?: number }>(`/audit?limit=50${before ? `&before=${before}` : ""}`);
+  diskUsage = () => this.get<DiskUsage>("/usage/disk");
   teamUsage = (from: string, to: string) => this.get<TeamUsage>(`/usage?from=${from}&to=${to}`);
   access = () => this.get<Access>("/repository-access");
   updateAccess = (body: AccessChange) => this.send<Access>("PATCH", "/repository-access", body);

@@ -65,6 +65,7 @@ export type ApiKey = Schemas["Key"];
 export type NewKey = Schemas["CreateKeyResponse"];
 export type Passkey = Schemas["Passkey"];
 export type AuditEntry = Schemas["AuditEntry"];
+export type DiskUsage = Schemas["DiskUsage"];
 export type TeamUsage = Schemas["UsageReport"];
 export type Settings = Schemas["Settings"];
 export type Access = Schemas["Access"];

@@ -1,4 +1,4 @@
-import type { Access, ApiKey, AuditEntry, Server, Settings, SignedIn, TeamUsage, User } from "../api/types";
+import type { Access, ApiKey, AuditEntry, DiskUsage, Server, Settings, SignedIn, TeamUsage, User } from "../api/types";
 
 const hour = 3_600_000;
 const at = (hours: number) => new Date(Date.now() + hours * hour).toISOString();
@@ -39,6 +39,15 @@ export const usage: TeamUsage = {
       ...(r ? { unpricedTokens: 271_000 } : { costUsd: 0.31 + i / 100 }),
     })),
   ),
+};
+
+export const diskUsage: DiskUsage = {
+  quotaBytes: 20 * 1024 ** 3, quotaInodes: 0, omitted: 0, incomplete: false, items: [],
+  people: [
+    { userId: 0, bytes: 31 * 1024 ** 3, inodes: 812_000 },
+    { userId: 1, user: "Ada (ada@example.com)", bytes: 12.4 * 1024 ** 3, inodes: 402_113 },
+    { userId: 2, user: "Grace (grace@example.com)", bytes: 21.2 * 1024 ** 3, inodes: 90_220 },
+  ],
 };
 
 export const server: Server = {

@@ -4,7 +4,7 @@ import { Failure, type Transport } from "../api/transport";
 import { listed } from "../parts/status";
 import type { Find } from "../api/types";
 import { agents, idOf, setUps } from "./agents";
-import { access, audit, keys, members, passkeys, rules, server, settings, signedIn, signedOut, usage } from "./team";
+import { access, audit, keys, members, passkeys, rules, server, settings, signedIn, signedOut, usage, diskUsage } from "./team";
 import { settled } from "../journal/fold";
 import { desktop } from "./desktop";
 import { shell } from "./shell";
@@ -34,6 +34,7 @@ const routes: [method: string, path: RegExp, reply: Reply][] = [
   ["GET", /^\/v1\/settings$/, () => settings],
   ["GET", /^\/v1\/repository-access$/, () => access],
   ["GET", /^\/v1\/audit$/, () => page(audit)],
+  ["GET", /^\/v1\/usage\/disk$/, () => diskUsage],
   ["GET", /^\/v1\/usage$/, () => (state === "empty" ? { ...usage, items: [] } : usage)],
   ["GET", /^\/v1\/me\/keys$/, () => page(keys)],
   ["POST", /^\/v1\/me\/keys$/, () => ({ ...keys[1], key: "aloft_example" })],

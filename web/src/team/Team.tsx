@@ -7,6 +7,7 @@ import { since, useNow } from "../parts/time";
 import { toastFailure } from "../parts/toast";
 import { session, useMay } from "../api/session";
 import { words } from "../words";
+import { DiskUsage } from "./DiskUsage";
 import { Usage } from "./Usage";
 
 const w = words.team;
@@ -26,6 +27,7 @@ export default function Team() {
       <div className="wide">
         <Members list={members} />
         {!members.loading && <Usage />} {/* not before, since the list would push it down */}
+        {!members.loading && <DiskUsage />}
         {!members.loading && admin && <Audit />}
       </div>
     </div>

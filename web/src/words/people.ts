@@ -79,5 +79,14 @@ export const people = {
     chart: (n: string) => `Tokens by day: ${n} in total`,
     dayTokens: (day: string, n: string) => `${day}: ${n} tokens`,
     nobody: "unknown person",
+    disk: {
+      title: "Disk usage",
+      person: "Person",
+      size: "Size",
+      inodes: "Files",
+      share: "Share",
+      ofQuota: (quota: string) => `Of ${quota} per person`,
+      server: "Server, shared by all",
+    },
   },
 } as const;

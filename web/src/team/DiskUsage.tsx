@@ -1,0 +1,56 @@
+import { useClient, useLoad } from "../api/use";
+import { Failed, Loading } from "../parts/State";
+import { words } from "../words";
+
+const w = words.team.disk;
+const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+
+/** sizeOf shows a number of bytes with a unit, such as 1.5 GiB. */
+export function sizeOf(bytes: number): string {
+  const i = Math.min(units.length - 1, Math.floor(Math.log2(Math.max(1, bytes)) / 10));
+  return `${(bytes / 1024 ** i).toFixed(i > 0 ? 1 : 0)} ${units[i]}`;
+}
+
+/** What each person and the server use of the server's disk, with a bar for each. */
+export function DiskUsage() {
+  const client = useClient();
+  const usage = useLoad(client.diskUsage, []);
+  const people = usage.data?.people ?? [];
+  const quota = usage.data?.quotaBytes ?? 0;
+  const most = Math.max(1, quota, ...people.map((p) => p.bytes));
+  return (
+    <section className="card part">
+      <h2>{w.title}</h2>
+      {usage.loading && !usage.data && <Loading rows={3} />}
+      {usage.failure && !usage.data && <Failed failure={usage.failure} retry={usage.reload} />}
+      {usage.data && (
+        <div className="table" tabIndex={0} role="region" aria-label={w.title}>
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">{w.person}</th>
+                <th scope="col">{w.size}</th>
+                <th scope="col">{w.inodes}</th>
+                <th scope="col">{quota > 0 ? w.ofQuota(sizeOf(quota)) : w.share}</th>
+              </tr>
+            </thead>
+            <tbody>
+              {people.map((p) => (
+                <tr key={p.userId}>
+                  <th scope="row">{p.userId === 0 ? w.server : p.user || words.team.nobody}</th>
+                  <td>{sizeOf(p.bytes)}</td>
+                  <td>{p.inodes.toLocaleString()}</td>
+                  <td>
+                    <svg className="bar" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">
+                      <rect data-series={quota > 0 && p.userId !== 0 && p.bytes > quota ? 4 : 0} width={(p.bytes / most) * 100} height="10" />
+                    </svg>
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </section>
+  );
+}
