@@ -91,5 +91,5 @@ func (s *Server) stopHolder(ctx context.Context, id string, why error) error {
 	if ours, err := s.builder.Stop(ctx, id, why); ours {
 		return err
 	}
-	return s.fleet.StopMachine(ctx, id, why)
+	return s.fleet.StopMachine(ctx, id, s.blame(id, why))
 }

@@ -2,11 +2,13 @@ package server
 
 import (
 	"context"
+	"errors"
 
 	"aloft/internal/control/agents"
 	"aloft/internal/control/fleet"
 	"aloft/internal/control/ledger"
 	"aloft/internal/control/machine/container"
+	"aloft/internal/fault"
 )
 
 // openLedger opens the ledger of what uses the disk.
@@ -37,4 +39,17 @@ func (a *assembly) quotas() agents.Quotas {
 		q.Disk = ledger.Quota{Ledger: a.ledger, Limit: limit, Logger: a.logger}
 	}
 	return q
+}
+
+// blame adds to the reason for which a machine is stopped what the agent's owner
+// uses in total, if that is known.
+func (s *Server) blame(machineID string, why error) error {
+	agentID, _ := fleet.AgentOf(machineID)
+	total, ok := s.ledger.LastTotal(agentID)
+	if f, is := errors.AsType[*fault.Error](why); ok && is {
+		more := *f
+		more.Message += "; all that its owner has on the disk takes " + ledger.Show(total.Bytes)
+		return &more
+	}
+	return why
 }

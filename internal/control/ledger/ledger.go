@@ -106,7 +106,8 @@ type key struct {
 
 type measurement struct {
 	Measured
-	at time.Time
+	at     time.Time
+	userID int64
 }
 
 // New returns a ledger of the sources.
@@ -218,11 +219,29 @@ func (l *Ledger) measure(ctx context.Context, kind Kind, i Item, age time.Durati
 	if err != nil {
 		return m, err
 	}
-	m = measurement{Measured: got, at: at}
+	m = measurement{Measured: got, at: at, userID: i.UserID}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.measured[k] = m
 	return m, nil
+}
+
+// LastTotal returns what the owner of an agent used in total at the last
+// measurements. It asks no source and measures nothing, so that it works while
+// the disk is full. ok is false if nothing of the agent was measured yet.
+func (l *Ledger) LastTotal(agentID string) (total Size, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	userID := l.measured[key{Journal, agentID}].userID
+	if userID == 0 {
+		return Size{}, false
+	}
+	for _, m := range l.measured {
+		if m.userID == userID {
+			total = total.Plus(m.Size)
+		}
+	}
+	return total, true
 }
 
 // Sum adds up rows.
