@@ -45,7 +45,7 @@ doctor connects to that database.`,
 				bin = container.Installed{} // the runtime's own check reports this
 			}
 			checks := container.Probe(cmd.Context(), container.Config{Dir: existing(a.Config.Data), RuntimePath: bin.Runc})
-			checks = append(checks, probe.Sandbox())
+			checks = append(checks, probe.ProjectQuotas(existing(a.Config.Data)), probe.Sandbox())
 			checks = append(checks, probe.Image(cmd.Context(), config.Machine.Image)...)
 			checks = append(checks, server.CheckBuilder(config.Images))
 			checks = append(checks, server.ProbeStore(cmd.Context(), cmp.Or(a.Getenv("ALOFT_STORE"), config.Store))...)
