@@ -177,6 +177,9 @@ func TestConfigReference(t *testing.T) {
 	var walk func(typ reflect.Type, path string)
 	walk = func(typ reflect.Type, path string) {
 		for f := range typ.Fields() {
+			if f.Tag.Get("yaml") == "-" {
+				continue
+			}
 			key := path + f.Tag.Get("yaml")
 			switch f.Type.Kind() {
 			case reflect.Struct:

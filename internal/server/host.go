@@ -19,6 +19,7 @@ import (
 	"aloft/internal/control/hostd"
 	"aloft/internal/control/image"
 	"aloft/internal/control/layer"
+	"aloft/internal/control/ledger"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/machine/container"
 	"aloft/internal/control/mirror"
@@ -40,7 +41,10 @@ func OpenHost(o Options, c Config, user int, logger *slog.Logger) (*hostd.Opened
 		return nil, err
 	}
 	logs := egress.Logs(filepath.Join(o.Data, "connections"))
-	h := &hostd.Opened{Host: hostd.Host{Git: git, Logs: logs, Close: func() error { return nil }}}
+	folders := map[string]hostd.Folder{
+		"connections": ledger.Dir(logs), "images": ledger.Dir(container.ImageDir(MachinesDir(o.Data))), "build": ledger.Dir(filepath.Join(o.Data, "build")),
+	}
+	h := &hostd.Opened{Host: hostd.Host{Git: git, Logs: logs, Folders: folders, Close: func() error { return nil }}}
 	if err := container.CanLink(); err != nil {
 		h.NoNetwork = err.Error()
 	}

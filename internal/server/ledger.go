@@ -7,25 +7,24 @@ import (
 	"aloft/internal/control/agents"
 	"aloft/internal/control/fleet"
 	"aloft/internal/control/ledger"
-	"aloft/internal/control/machine/container"
 	"aloft/internal/fault"
 )
 
 // openLedger opens the ledger of what uses the disk.
 func (a *assembly) openLedger(context.Context) error {
 	sources := []ledger.Source{
-		ledger.Machines{Runtime: a.runtime, Store: a.store, AgentOf: fleet.AgentOf},
+		ledger.Machines{Runtime: a.host.Machines, Store: a.store, AgentOf: fleet.AgentOf},
 		ledger.Journals{Store: a.store},
-		ledger.Folders{Of: ledger.Log, Dir: a.dataFile("connections"), Store: a.store},
-		ledger.Folders{Of: ledger.Mirror, Dir: a.dataFile("mirrors")},
-		ledger.Folders{Of: ledger.Image, Dir: container.ImageDir(MachinesDir(a.options.Data))},
-		ledger.Folders{Of: ledger.Cache, Dir: a.dataFile("build")},
+		ledger.Folders{Of: ledger.Log, In: a.host.Folders["connections"], Store: a.store},
+		ledger.Folders{Of: ledger.Mirror, In: ledger.Dir(a.dataFile("mirrors"))},
+		ledger.Folders{Of: ledger.Image, In: a.host.Folders["images"]},
+		ledger.Folders{Of: ledger.Cache, In: a.host.Folders["build"]},
 	}
 	if folder, ok := artifactsFolder(a.options.Data, a.config.Artifacts); ok {
-		sources = append(sources, ledger.Folders{Of: ledger.Artifacts, Dir: folder, Store: a.store})
+		sources = append(sources, ledger.Folders{Of: ledger.Artifacts, In: ledger.Dir(folder), Store: a.store})
 	}
-	if r, ok := a.runtime.(*container.Runtime); ok {
-		sources = append(sources, ledger.Layers{Store: r.Layers(), Agents: a.store, Snapshots: a.store, AgentOf: fleet.AgentOf})
+	if a.host.NoMachines == "" {
+		sources = append(sources, ledger.Layers{Store: a.host.Layers, Agents: a.store, Snapshots: a.store, AgentOf: fleet.AgentOf})
 	}
 	a.ledger = ledger.New(a.logger, sources...)
 	return nil

@@ -149,7 +149,7 @@ func newEmitter(t *testing.T, private bool) *emitter {
 		Pulls:        pulls.Config{Pulls: e.desk},
 		MCPServers:   mcpservers.Config{MCP: servers, AgentMCP: controlmcp.NewAgents(controlmcp.AgentsConfig{Servers: servers})},
 		Environments: environments.Config{Builds: e.store, Snapshots: e.store},
-		Accounts:     accounts.Config{SignIn: signIn, Usage: e.store, CheckHooks: checkHooks},
+		Accounts:     accounts.Config{SignIn: signIn, Usage: e.store, Disk: ledger.New(e.logger), CheckHooks: checkHooks},
 		Agents: agents.Config{
 			Outbound: reach, Deliveries: e.store,
 			ProjectFile: func(context.Context, agent.Agent, string) ([]byte, error) { return nil, nil },

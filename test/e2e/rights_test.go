@@ -148,7 +148,7 @@ func TestTwoServices(t *testing.T) {
 	}
 	uid, _ := strconv.ParseUint(nobody.Uid, 10, 32) // as the C library wrote it
 	gid, _ := strconv.ParseUint(nobody.Gid, 10, 32)
-	a.as = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+	a.attr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 	socket := filepath.Join(dir, "host-daemon.sock")
 	a.env = []string{"ALOFT_HOST_DAEMON=" + socket}
 	daemon := func() *exec.Cmd {

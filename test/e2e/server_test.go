@@ -32,7 +32,7 @@ type aloft struct {
 	log    *screen // its log output
 	env    []string
 	died   chan struct{}
-	as     *syscall.SysProcAttr // of the process; nil for root's
+	attr   *syscall.SysProcAttr // of the process; nil for root's
 }
 
 // binary returns the path of bin/aloft, which make test has built.
@@ -72,7 +72,7 @@ func (a *aloft) Start() {
 	a.t.Helper()
 	a.log = new(screen)
 	a.cmd = exec.Command(binary(a.t), "serve", "--config", a.config, "--data", a.Data, "--listen", "127.0.0.1:0")
-	a.cmd.Stderr, a.cmd.SysProcAttr = a.log, a.as
+	a.cmd.Stderr, a.cmd.SysProcAttr = a.log, a.attr
 	a.cmd.Env = append(os.Environ(), a.env...)
 	out, err := a.cmd.StdoutPipe()
 	if err != nil {

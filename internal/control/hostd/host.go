@@ -28,7 +28,9 @@ type Host struct {
 	Images      Images
 	Dockerfiles Dockerfiles
 	Logs        Logs
-	Git         mirror.Host
+	// Folders are folders that only root can read: connections, images and build.
+	Folders map[string]Folder
+	Git     mirror.Host
 	// NoMachines is why this host cannot create machines, or "". If it is not, Layers,
 	// Images and Dockerfiles are nil, and Create fails.
 	NoMachines string
@@ -44,6 +46,14 @@ type Layers interface {
 	List() ([]layer.Layer, error)
 	Delete(id string) error
 	Size(ctx context.Context, id string) (int64, error)
+	Needs() ([]layer.Need, error)
+	DiskUsage(ctx context.Context, id string) (bytes, inodes int64, err error)
+}
+
+// Folder is a folder whose entries are measured; package ledger adds up what uses the disk.
+type Folder interface {
+	Entries(ctx context.Context) ([]string, error)
+	Usage(ctx context.Context, name string) (bytes, inodes int64, err error)
 }
 
 // Images are the images of machines.

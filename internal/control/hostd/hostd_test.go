@@ -54,6 +54,14 @@ func (p *parts) List() (all []layer.Layer, err error) {
 	}
 	return all, nil
 }
+func (p *parts) Needs() ([]layer.Need, error) {
+	return []layer.Need{{Layer: p.layers["l"], Machines: []string{"m"}}}, nil
+}
+func (p *parts) DiskUsage(context.Context, string) (bytes, inodes int64, err error) { return 5, 6, nil }
+func (p *parts) Entries(context.Context) ([]string, error)                          { return []string{"a"}, nil }
+func (p *parts) Usage(_ context.Context, name string) (bytes, inodes int64, err error) {
+	return int64(len(name)), 2, nil
+}
 func (p *parts) Delete(id string) error                           { delete(p.layers, id); return nil }
 func (p *parts) Size(_ context.Context, id string) (int64, error) { return int64(len(id)), nil }
 func (p *parts) Prepare(_ context.Context, name string) error {
@@ -131,7 +139,7 @@ func serve(t *testing.T, address string, user int) *server {
 			s.opened.Add(1)
 			return &Opened{
 				Host: Host{
-					Machines: machines, Layers: s.parts, Images: s.parts, Dockerfiles: builds{s.parts}, Logs: names{s.parts}, Git: git,
+					Machines: machines, Layers: s.parts, Images: s.parts, Dockerfiles: builds{s.parts}, Logs: names{s.parts}, Git: git, Folders: map[string]Folder{"build": s.parts},
 					Close: func() error { s.opened.Add(-1); return nil },
 				},
 				Allow: func(spec machine.Spec) error {
@@ -242,6 +250,21 @@ func TestParts(t *testing.T) {
 	}
 	if n, err := h.Layers.Size(t.Context(), "four"); err != nil || n != 4 {
 		t.Errorf("size %d, %v", n, err)
+	}
+	if needs, err := h.Layers.Needs(); err != nil || len(needs) != 1 || needs[0].ID != "l" || len(needs[0].Machines) != 1 {
+		t.Errorf("needs %v, %v", needs, err)
+	}
+	if bytes, inodes, err := h.Layers.DiskUsage(t.Context(), "l"); err != nil || bytes != 5 || inodes != 6 {
+		t.Errorf("usage %d, %d, %v", bytes, inodes, err)
+	}
+	if names, err := h.Folders["build"].Entries(t.Context()); err != nil || len(names) != 1 {
+		t.Errorf("entries %v, %v", names, err)
+	}
+	if bytes, inodes, err := h.Folders["build"].Usage(t.Context(), "abc"); err != nil || bytes != 3 || inodes != 2 {
+		t.Errorf("usage %d, %d, %v", bytes, inodes, err)
+	}
+	if len(h.Folders) != 1 {
+		t.Errorf("folders %v", h.Folders)
 	}
 	if err := h.Layers.Delete("l"); err != nil {
 		t.Error(err)

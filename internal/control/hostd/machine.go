@@ -19,6 +19,7 @@ type full interface {
 	machine.Networked
 	machine.MemoryAccounted
 	machine.Measured
+	DiskUsage(ctx context.Context) (bytes, inodes int64, err error)
 }
 
 // layerArgs are the arguments of methods that name a machine and a layer.
@@ -110,6 +111,7 @@ var machineMethods = map[string]handler{
 	"destroy":     onMachine(func(ctx context.Context, m full) (any, error) { return nil, m.Destroy(ctx) }),
 	"stop":        onMachine(func(ctx context.Context, m full) (any, error) { return nil, m.Stop(ctx) }),
 	"diskBytes":   onMachine(func(ctx context.Context, m full) (any, error) { return m.DiskBytes(ctx) }),
+	"diskUsage":   onMachine(func(ctx context.Context, m full) (any, error) { return usageOf(m.DiskUsage(ctx)) }),
 	"state":       onMachine(func(_ context.Context, m full) (any, error) { return machineState{m.Running(), m.Asleep()}, nil }),
 	"freeze": on(func(ctx context.Context, h *Opened, a layerArgs) (any, error) {
 		m, err := find(ctx, h, a.ID)
@@ -271,6 +273,13 @@ func (m *remote) Running() bool { return m.state().Running }
 func (m *remote) DiskBytes(ctx context.Context) (n int64, err error) {
 	_, err = m.c.do(ctx, "diskBytes", m.id, &n, options{})
 	return n, err
+}
+
+// DiskUsage returns the disk usage of the machine: bytes and the number of inodes.
+func (m *remote) DiskUsage(ctx context.Context) (bytes, inodes int64, err error) {
+	var u usage
+	_, err = m.c.do(ctx, "diskUsage", m.id, &u, options{})
+	return u.Bytes, u.Inodes, err
 }
 
 // SetPolicy implements [machine.Networked].

@@ -5,7 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"os"
+	"slices"
 
 	"aloft/internal/fault"
 )
@@ -90,7 +92,7 @@ var configMethods = map[string]handler{
 			return nil, nil, err
 		}
 		s.d.host = opened
-		return openValue{opened.NoMachines, opened.NoNetwork}, nil, nil
+		return openValue{opened.NoMachines, opened.NoNetwork, slices.Sorted(maps.Keys(opened.Folders))}, nil, nil
 	},
 }
 
@@ -113,7 +115,11 @@ func (c *Client) Open(ctx context.Context, loaded Configuration) (*Host, error) 
 	}
 	h := &Host{
 		Machines: machines{c}, Logs: logs{c}, Git: git, NoMachines: v.NoMachines, NoNetwork: v.NoNetwork,
-		Close: func() error { return nil }, // the host-daemon closes it
+		Folders: map[string]Folder{},
+		Close:   func() error { return nil }, // the host-daemon closes it
+	}
+	for _, name := range v.Folders {
+		h.Folders[name] = folder{c, name}
 	}
 	if v.NoMachines == "" {
 		h.Layers, h.Images, h.Dockerfiles = layers{c}, images{c}, dockerfiles{c}
@@ -122,4 +128,7 @@ func (c *Client) Open(ctx context.Context, loaded Configuration) (*Host, error) 
 }
 
 // openValue is the value of open.
-type openValue struct{ NoMachines, NoNetwork string }
+type openValue struct {
+	NoMachines, NoNetwork string
+	Folders               []string
+}

@@ -5,14 +5,42 @@ import (
 
 	"aloft/internal/control/image"
 	"aloft/internal/control/layer"
+	"aloft/internal/fault"
 	"aloft/internal/policy"
 )
+
+// usage is the value of methods that measure.
+type usage struct{ Bytes, Inodes int64 }
+
+func usageOf(bytes, inodes int64, err error) (usage, error) { return usage{bytes, inodes}, err }
+
+// entryArgs are the arguments of folder.usage.
+type entryArgs struct{ Folder, Name string }
 
 var storeMethods = map[string]handler{
 	"layer":      on(func(_ context.Context, h *Opened, id string) (any, error) { return h.Layers.Layer(id) }),
 	"layers":     on(func(_ context.Context, h *Opened, _ none) (any, error) { return h.Layers.List() }),
 	"layer.drop": on(func(_ context.Context, h *Opened, id string) (any, error) { return nil, h.Layers.Delete(id) }),
 	"layer.size": on(func(ctx context.Context, h *Opened, id string) (any, error) { return h.Layers.Size(ctx, id) }),
+
+	"layer.needs": on(func(_ context.Context, h *Opened, _ none) (any, error) { return h.Layers.Needs() }),
+	"layer.usage": on(func(ctx context.Context, h *Opened, id string) (any, error) {
+		return usageOf(h.Layers.DiskUsage(ctx, id))
+	}),
+	"folder": on(func(ctx context.Context, h *Opened, name string) (any, error) {
+		f, ok := h.Folders[name]
+		if !ok {
+			return nil, fault.NotFound("no folder %q", name)
+		}
+		return f.Entries(ctx)
+	}),
+	"folder.usage": on(func(ctx context.Context, h *Opened, a entryArgs) (any, error) {
+		f, ok := h.Folders[a.Folder]
+		if !ok {
+			return nil, fault.NotFound("no folder %q", a.Folder)
+		}
+		return usageOf(f.Usage(ctx, a.Name))
+	}),
 
 	"image": on(func(ctx context.Context, h *Opened, name string) (any, error) {
 		if err := h.AllowImage(name); err != nil {
@@ -52,6 +80,38 @@ func (l layers) Delete(id string) error {
 func (l layers) Size(ctx context.Context, id string) (n int64, err error) {
 	_, err = l.c.do(ctx, "layer.size", id, &n, options{})
 	return n, err
+}
+
+// Needs implements [Layers].
+func (l layers) Needs() (all []layer.Need, err error) {
+	_, err = l.c.do(context.Background(), "layer.needs", none{}, &all, options{})
+	return all, err
+}
+
+// DiskUsage implements [Layers].
+func (l layers) DiskUsage(ctx context.Context, id string) (bytes, inodes int64, err error) {
+	var u usage
+	_, err = l.c.do(ctx, "layer.usage", id, &u, options{})
+	return u.Bytes, u.Inodes, err
+}
+
+// folder implements [Folder] with a host-daemon.
+type folder struct {
+	c    *Client
+	name string
+}
+
+// Entries implements [Folder].
+func (f folder) Entries(ctx context.Context) (names []string, err error) {
+	_, err = f.c.do(ctx, "folder", f.name, &names, options{})
+	return names, err
+}
+
+// Usage implements [Folder].
+func (f folder) Usage(ctx context.Context, name string) (bytes, inodes int64, err error) {
+	var u usage
+	_, err = f.c.do(ctx, "folder.usage", entryArgs{f.name, name}, &u, options{})
+	return u.Bytes, u.Inodes, err
 }
 
 // images implements [Images] with a host-daemon.

@@ -226,8 +226,16 @@ func (s Journals) Items(ctx context.Context) ([]Item, error) {
 // its name, or to the server.
 type Folders struct {
 	Of    Kind
-	Dir   string
+	In    Folder
 	Store store.Sizes // nil if all of them are the server's
+}
+
+// A Folder lists what is in a folder of the host, and measures it. [Dir] is one.
+type Folder interface {
+	// Entries returns the names of what is in the folder.
+	Entries(ctx context.Context) ([]string, error)
+	// Usage returns the disk usage of an entry: bytes and the number of inodes.
+	Usage(ctx context.Context, name string) (bytes, inodes int64, err error)
 }
 
 // Kind implements [Source].
@@ -235,12 +243,9 @@ func (s Folders) Kind() Kind { return s.Of }
 
 // Items implements [Source].
 func (s Folders) Items(ctx context.Context) ([]Item, error) {
-	entries, err := os.ReadDir(s.Dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	names, err := s.In.Entries(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", s.Dir, err)
+		return nil, err
 	}
 	by := map[string]store.Owner{}
 	if s.Store != nil {
@@ -248,16 +253,41 @@ func (s Folders) Items(ctx context.Context) ([]Item, error) {
 			return nil, err
 		}
 	}
-	all := make([]Item, len(entries))
-	for i, e := range entries {
-		path := filepath.Join(s.Dir, e.Name())
-		all[i] = item(e.Name(), e.Name(), by)
-		all[i].Measure = func(ctx context.Context, _ Measured) (Measured, error) {
-			size, err := folderSize(ctx, path)
-			return Measured{Size: size}, err
+	all := make([]Item, len(names))
+	for i, name := range names {
+		all[i] = item(name, name, by)
+		all[i].Measure = func(ctx context.Context, _ Measured) (got Measured, err error) {
+			got.Bytes, got.Inodes, err = s.In.Usage(ctx, name)
+			return got, err
 		}
 	}
 	return all, nil
+}
+
+// Dir is the path of a [Folder] that this process can read. A missing folder is
+// empty.
+type Dir string
+
+// Entries implements [Folder].
+func (d Dir) Entries(context.Context) ([]string, error) {
+	entries, err := os.ReadDir(string(d))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list %s: %w", string(d), err)
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	return names, nil
+}
+
+// Usage implements [Folder].
+func (d Dir) Usage(ctx context.Context, name string) (bytes, inodes int64, err error) {
+	if filepath.Base(name) != name || !filepath.IsLocal(name) {
+		return 0, 0, fmt.Errorf("measure %s: invalid name %q", string(d), name)
+	}
+	size, err := folderSize(ctx, filepath.Join(string(d), name))
+	return size.Bytes, size.Inodes, err
 }
 
 // folderSize returns the disk usage below path, with hard links counted once. It
