@@ -26,6 +26,7 @@ type File struct {
 // Hunk is a run of changed lines with the lines around them.
 type Hunk struct {
 	Old, New Range
+	Kinds    string // a byte for each line: '+' added, '-' removed, ' ' unchanged
 }
 
 // Range is a range of lines, counted from 1.
@@ -65,10 +66,11 @@ func Parse(text string) (Patch, error) {
 			if err != nil {
 				return Patch{}, fmt.Errorf("line %d: %w", at+1, err)
 			}
-			n, err := bodyOf(lines[at+1:], h)
+			kinds, n, err := bodyOf(lines[at+1:], h)
 			if err != nil {
 				return Patch{}, fmt.Errorf("line %d: %w", at+1, err)
 			}
+			h.Kinds = kinds
 			f := &p.Files[len(p.Files)-1]
 			f.Hunks = append(f.Hunks, h)
 			at += 1 + n
@@ -120,29 +122,33 @@ func rangeOf(text, sign string) (r Range, err error) {
 	return r, nil
 }
 
-// bodyOf returns how many of the lines belong to a hunk.
-func bodyOf(lines []string, h Hunk) (n int, err error) {
+// bodyOf returns the kinds of the lines of a hunk, and how many lines belong to it.
+func bodyOf(lines []string, h Hunk) (kinds string, n int, err error) {
+	var b strings.Builder
 	before, after := h.Old.Count, h.New.Count
 	for before > 0 || after > 0 {
 		if n == len(lines) {
-			return 0, errors.New("the hunk is cut off")
+			return "", 0, errors.New("the hunk is cut off")
 		}
 		switch line := lines[n]; {
 		case line == "" && n < len(lines)-1, strings.HasPrefix(line, " "): // some programs strip the space of an empty line
 			before, after = before-1, after-1
+			b.WriteByte(' ')
 		case strings.HasPrefix(line, "-"):
 			before--
+			b.WriteByte('-')
 		case strings.HasPrefix(line, "+"):
 			after--
+			b.WriteByte('+')
 		case strings.HasPrefix(line, `\`): // no newline at the end of the file
 		default:
-			return 0, errors.New("the hunk is cut off")
+			return "", 0, errors.New("the hunk is cut off")
 		}
 		if n++; before < 0 || after < 0 {
-			return 0, errors.New("the hunk has more lines than its header says")
+			return "", 0, errors.New("the hunk has more lines than its header says")
 		}
 	}
-	return n, nil
+	return b.String(), n, nil
 }
 
 // Check returns why lines of a file are not part of the patch, or nil if they are

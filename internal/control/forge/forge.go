@@ -42,7 +42,7 @@ import (
 
 // A Forge is a code host, as seen by one configuration. Its methods are safe
 // for concurrent use. A host may also implement [Discussion], [Issues],
-// [Reviewing], [Reviewed], [Logged], [Access], [Examining] and [Listing]; Aloft's
+// [Reviewing], [Reviewed], [Posting], [Logged], [Access], [Examining] and [Listing]; Aloft's
 // own all do.
 type Forge interface {
 	// Open opens the pull request, or returns the existing open one from the head
@@ -88,6 +88,7 @@ type Host interface {
 	Issues
 	Reviewing
 	Reviewed
+	Posting
 	Logged
 	Access
 	Examining

@@ -47,7 +47,10 @@ type pull struct {
 	threads   []forge.Thread
 	reviews   []forge.Review
 	reviewers []string
-	made      int // number of comments, threads and reviews
+	made      int               // number of comments, threads and reviews
+	diff      string            // as git diff prints it; "" is defaultDiff
+	earlier   []string          // earlier commits of the head
+	groups    map[string]string // ID of the review of a thread
 }
 
 var (
@@ -55,6 +58,7 @@ var (
 	_ forge.Discussion = (*Forge)(nil)
 	_ forge.Reviewing  = (*Forge)(nil)
 	_ forge.Reviewed   = (*Forge)(nil)
+	_ forge.Posting    = (*Forge)(nil)
 	_ forge.Logged     = (*Forge)(nil)
 	_ forge.Access     = (*Forge)(nil)
 	_ forge.Listing    = (*Forge)(nil)
@@ -106,6 +110,7 @@ func (f *Forge) setHead(r forge.Repo, branch, commit string) string {
 	in.branches[branch] = commit
 	for _, p := range in.pulls {
 		if p.Head == branch && p.State == forge.Open {
+			p.earlier = append(p.earlier, p.HeadCommit)
 			p.HeadCommit = commit
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"aloft/internal/control/forge"
+	"aloft/internal/control/forge/fake"
 )
 
 // giteaJob returns the address of the page of a check's job, which is relative,
@@ -22,39 +23,65 @@ func giteaJob(s *Server, c forge.Check) string {
 func giteaReviews(s *Server) {
 	s.route("GET /repos/{owner}/{repo}/pulls/{number}/reviews", "", func(c *call) (any, error) {
 		all := []any{
-			map[string]any{"id": 3, "user": nil, "body": "not sent yet", "state": "PENDING", "comments_count": 1},
 			map[string]any{"id": 4, "user": map[string]any{"login": "ada"}, "body": "", "state": "REQUEST_REVIEW", "comments_count": 0},
+		}
+		if n := len(s.pendingOf(c.number)); n > 0 || s.isPending() {
+			all = append(all, map[string]any{"id": 3, "user": map[string]any{"login": fake.Login}, "body": "", "state": "PENDING", "comments_count": n})
 		}
 		threads, err := s.Fake.Threads(c.Context(), c.repo, c.number)
 		if err != nil {
 			return nil, err
 		}
+		groups := map[string]int{}
 		for _, t := range threads {
+			if of := s.Fake.ReviewOf(c.repo, c.number, t.ID); of != "" {
+				groups[of]++
+				continue
+			}
 			all = append(all, map[string]any{"id": 1000 + atoi(t.ID), "user": map[string]any{"login": t.Comments[0].Author}, "body": "", "state": "COMMENT",
 				"comments_count": len(t.Comments), "submitted_at": t.Comments[0].CreatedAt, "commit_id": c.pull().HeadCommit})
 		}
 		found, err := s.Fake.Reviews(c.Context(), c.repo, c.number)
 		for _, v := range found {
 			state := map[forge.ReviewVerdict]string{forge.Approved: "APPROVED", forge.ChangesRequested: "REQUEST_CHANGES", forge.Commented: "COMMENT"}[v.Verdict]
-			all = append(all, map[string]any{"id": atoi(v.ID), "user": map[string]any{"login": v.Author}, "body": v.Body, "state": state, "comments_count": 0,
+			all = append(all, map[string]any{"id": atoi(v.ID), "user": map[string]any{"login": v.Author}, "body": v.Body, "state": state, "comments_count": groups[v.ID],
 				"submitted_at": v.SubmittedAt, "commit_id": v.Commit, "html_url": v.URL, "dismissed": false})
 		}
 		return all, err
 	})
 	s.route("GET /repos/{owner}/{repo}/pulls/{number}/reviews/{review}/comments", "", func(c *call) (any, error) {
-		t, err := c.thread(func(id string) string { return itoa(1000 + atoi(id)) }, c.PathValue("review"))
 		all := []map[string]any{} // not paginated
-		for _, v := range t.Comments {
-			one := giteaComment(v)
-			one["path"], one["position"], one["original_position"], one["pull_request_review_id"] = v.Path, v.Line, 0, atoi(c.PathValue("review"))
-			one["resolver"] = nil
-			if t.Resolved {
-				one["resolver"] = map[string]any{"login": "ada"}
+		if c.PathValue("review") == "3" {
+			for i, v := range s.pendingOf(c.number) {
+				all = append(all, map[string]any{"id": 5000 + i, "user": map[string]any{"login": fake.Login}, "body": v.Body, "path": v.Path, "position": v.Line, "pull_request_review_id": 3})
 			}
-			all = append(all, one)
+			return all, nil
+		}
+		threads, err := s.Fake.Threads(c.Context(), c.repo, c.number)
+		for _, t := range threads {
+			id := s.Fake.ReviewOf(c.repo, c.number, t.ID)
+			if id == "" {
+				id = itoa(1000 + atoi(t.ID))
+			}
+			for _, v := range t.Comments {
+				if id != c.PathValue("review") {
+					continue
+				}
+				one := giteaComment(v)
+				one["path"], one["position"], one["original_position"], one["pull_request_review_id"] = v.Path, v.Line, 0, atoi(id)
+				if t.OldSide {
+					one["position"], one["original_position"] = 0, v.Line
+				}
+				one["resolver"] = nil
+				if t.Resolved {
+					one["resolver"] = map[string]any{"login": "ada"}
+				}
+				all = append(all, one)
+			}
 		}
 		return all, err
 	})
+	giteaPosting(s)
 	s.route("POST /repos/{owner}/{repo}/pulls/comments/{comment}/resolve", "", func(c *call) (any, error) {
 		for _, p := range s.Fake.PullRequests(c.repo) {
 			c.number = p.Number

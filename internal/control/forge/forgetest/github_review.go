@@ -67,6 +67,7 @@ func gitHubReviews(s *Server) {
 		log, err := c.log()
 		return map[string]any{"id": atoi(c.PathValue("job")), "name": "app", "status": "completed", "output": map[string]any{"title": "t", "summary": log, "text": nil}}, err
 	})
+	gitHubPosting(s)
 	s.route("POST /graphql", "", func(c *call) (any, error) { return s.graphQL(c) })
 }
 
@@ -268,7 +269,7 @@ func (s *Server) threadPage(c *call, before string) map[string]any {
 			said = append(said, gitHubNode(v))
 		}
 		nodes = append(nodes, map[string]any{"id": gitHubThread(c.number)(t.ID), "isResolved": t.Resolved, "isOutdated": t.Outdated, "path": t.Path, "line": t.Line,
-			"originalLine": t.Line, "startLine": nil, "originalStartLine": nil, "diffSide": "RIGHT", "comments": map[string]any{"nodes": said}})
+			"originalLine": t.Line, "startLine": orNull(t.StartLine), "originalStartLine": orNull(t.StartLine), "diffSide": map[bool]string{false: "RIGHT", true: "LEFT"}[t.OldSide], "comments": map[string]any{"nodes": said}})
 	}
 	return map[string]any{"pageInfo": map[string]any{"hasPreviousPage": from > 0, "startCursor": itoa(from)}, "nodes": nodes}
 }

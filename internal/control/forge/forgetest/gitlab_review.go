@@ -24,6 +24,9 @@ func gitLabReviews(s *Server) {
 		notes := []any{}
 		for _, v := range t.Comments {
 			one := gitLabNote(v).(map[string]any)
+			if at, ok := one["position"].(map[string]any); ok && t.OldSide {
+				at["old_line"], at["new_line"] = v.Line, nil
+			}
 			one["resolved"] = t.Resolved
 			notes = append(notes, one)
 		}
@@ -67,6 +70,7 @@ func gitLabReviews(s *Server) {
 		t.Resolved = true
 		return discussion(t), err
 	})
+	gitLabPosting(s, discussion)
 	// GitLab keeps one verdict per reviewer, without a text.
 	latest := func(c *call) (forge.ReviewVerdict, error) {
 		all, err := s.Fake.Reviews(c.Context(), c.repo, c.number)

@@ -14,6 +14,8 @@ import (
 func RunServer(t *testing.T, begin func(t testing.TB) *Server, with func(t testing.TB, s *Server, token string) forge.Forge) {
 	for name, test := range map[string]func(*testing.T, *Server, Host){
 		"AnAnswerIsLost": dropReply, "SomebodyWasFirst": notFirst, "ALimitIsReached": limitReached, "TheHostIsDown": down, "Refused": refused,
+		"TheHostDiesWhileItPosts": dieWhilePosting, "TheAnswerToAReviewIsLost": dropReviewReply, "APersonPreparesAReview": personReviews,
+		"LinesOfAllKinds": allLines, "ReviewOfAnUnknownCommit": unknownCommit,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := begin(t)

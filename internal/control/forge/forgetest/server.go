@@ -42,6 +42,10 @@ type Server struct {
 	requests []string
 	page     int      // maximum items per page
 	jobs     []string // LogIDs in the fake; the index is the job's id minus 1
+
+	pending map[int][]forge.LineComment // of the pending review of the token's user, by pull request
+	dieAt   int                         // before which comment of a review the host dies once, counted from 1; 0 is never
+	empty   bool                        // the pending review exists, even without comments
 }
 
 // dialect describes differences between hosts, apart from their routes.

@@ -55,7 +55,7 @@ func Run(t *testing.T, host func(t *testing.T) Host) {
 		"Discussion": discussion, "Issues": issues, "PullRequestIsNoIssue": pullIsNoIssue, "Review": review,
 		"WhatIsNotThere": notThere, "WhatCannotBe": cannotBe, "TokensAreNotTold": tokens, "ContextEnds": contextEnds,
 		"ManyOpenAtOnce": atOnce, "Repositories": repositories, "Threads": threads, "ThreadsOfOthers": threadsOfOthers, "Reviews": reviews,
-		"MayWrite": mayWrite, "Logs": logs,
+		"MayWrite": mayWrite, "Logs": logs, "PostReview": postReview, "PostOnNoLine": postOnNoLine, "SetStatus": setStatus,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, host(t)) })
 	}
