@@ -60,7 +60,7 @@ func (m *Mirror) Patch(ctx context.Context, base, tip string, max int) (Patch, e
 		args = append(append([]string{"diff", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames"}, args...), base+"..."+tip, "--")
 		_, _, err := m.git(ctx, invocation{args: args, stdout: &limitWriter{w: &out, left: int64(max), partly: true}})
 		if err != nil && out.Len() >= max {
-			return nil, fault.Conflict("the changes have more than %d MiB", max>>20).Named("diff_too_large")
+			return nil, fault.Conflict("the changes have more than %d MiB", max>>20).Named(CodeTooLarge)
 		}
 		return out.Bytes(), err
 	}

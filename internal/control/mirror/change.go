@@ -1,0 +1,46 @@
+package mirror
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+
+	"aloft/internal/fault"
+)
+
+// CodeTooLarge is the fault code for a change with too many bytes.
+const CodeTooLarge = "diff_too_large"
+
+// Change returns what tip changes since it left base: the merge base of both, and
+// the changes since then as git diff --binary --full-index prints them, with renames
+// as renames. Both are commit ids in the mirror. A change of more than max bytes is
+// a fault, and so are commits without a common one.
+func (m *Mirror) Change(ctx context.Context, base, tip string, max int) (from string, text []byte, err error) {
+	for _, id := range []string{base, tip} {
+		if !wholeID.MatchString(id) {
+			return "", nil, fmt.Errorf("change: %q is not a commit id", Plain(id))
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, diffLimit, errTooSlow)
+	defer cancel()
+	found, stderr, err := m.git(ctx, invocation{args: []string{"merge-base", "--", base, tip}})
+	from = strings.TrimSpace(string(found))
+	if err != nil && strings.TrimSpace(stderr) == "" && ctx.Err() == nil {
+		return "", nil, fault.Conflict("the commits %.12s and %.12s have no common history", base, tip).Named("no_common_history")
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("change: %w", err)
+	}
+	if !wholeID.MatchString(from) {
+		return "", nil, fmt.Errorf("change: git says that the merge base is %q", Plain(from))
+	}
+	var out bytes.Buffer
+	_, _, err = m.git(ctx, invocation{stdout: &limitWriter{w: &out, left: int64(max), partly: true}, args: []string{
+		"diff", "--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", "--binary", "--full-index", "--src-prefix=a/", "--dst-prefix=b/", from, tip, "--",
+	}})
+	if err != nil && out.Len() >= max {
+		return "", nil, fault.Conflict("the changes have more than %d KiB", max>>10).Named(CodeTooLarge)
+	}
+	return from, out.Bytes(), err
+}
