@@ -42,44 +42,65 @@ func (f File) side(old bool) string {
 	return f.New
 }
 
-// Changes reports whether the patch adds one of the lines of the new version of a
-// file, or removes lines next to them.
-func (p Patch) Changes(path string, first, last int) bool {
+// Lines are lines of the new version of a file. First 0 stands for lines of the old
+// version.
+type Lines struct {
+	Path        string
+	First, Last int
+}
+
+// Changed returns the lines that the patch adds, and those next to lines that it
+// removes, in the order of the patch. Each changed file also has an element with
+// First 0.
+func (p Patch) Changed() (all []Lines) {
 	for _, f := range p.Files {
-		if f.New != path || path == "" {
-			continue
+		for _, name := range []string{f.Old, f.New} {
+			if name != "" && !containsFile(all, name) {
+				all = append(all, Lines{Path: name})
+			}
 		}
 		for _, h := range f.Hunks {
-			at := h.New.First
-			if h.New.Count == 0 { // the lines after line First were removed
-				at++
+			if f.New != "" {
+				all = append(all, h.changed(f.New)...)
 			}
-			for i := range len(h.Kinds) {
-				switch h.Kinds[i] {
-				case '+':
-					if first <= at && at <= last {
-						return true
-					}
-					at++
-				case '-': // between the lines at-1 and at
-					if first <= at && at-1 <= last {
-						return true
-					}
-				default:
-					at++
-				}
-			}
+		}
+	}
+	return all
+}
+
+func containsFile(all []Lines, path string) bool {
+	for _, l := range all {
+		if l.Path == path && l.First == 0 {
+			return true
 		}
 	}
 	return false
 }
 
-// Has reports whether the patch changes the file.
-func (p Patch) Has(path string) bool {
-	for _, f := range p.Files {
-		if path != "" && (f.New == path || f.Old == path) {
-			return true
+// changed returns the changed lines of the hunk.
+func (h Hunk) changed(path string) (all []Lines) {
+	add := func(first, last int) {
+		first = max(first, 1)
+		if n := len(all); n > 0 && first <= all[n-1].Last+1 {
+			all[n-1].Last = max(all[n-1].Last, last)
+			return
+		}
+		all = append(all, Lines{path, first, last})
+	}
+	at := h.New.First
+	if h.New.Count == 0 { // the lines after line First were removed
+		at++
+	}
+	for i := range len(h.Kinds) {
+		switch h.Kinds[i] {
+		case '+':
+			add(at, at)
+			at++
+		case '-': // between the lines at-1 and at
+			add(at-1, at)
+		default:
+			at++
 		}
 	}
-	return false
+	return all
 }

@@ -1,6 +1,7 @@
 package patch_test
 
 import (
+	"slices"
 	"testing"
 
 	"aloft/internal/patch"
@@ -39,25 +40,13 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-func TestChanges(t *testing.T) {
-	p, err := patch.Parse(example + "diff --git a/cut.go b/cut.go\n--- a/cut.go\n+++ b/cut.go\n@@ -5 +4,0 @@\n-x\n")
+func TestChanged(t *testing.T) {
+	p, err := patch.Parse(example + "diff --git a/cut.go b/cut.go\n--- a/cut.go\n+++ b/cut.go\n@@ -5 +4,0 @@\n-x\n@@ -20,3 +18,4 @@\n a\n b\n+c\n d\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, c := range map[string]struct {
-		path        string
-		first, last int
-		want        bool
-	}{
-		"Added": {"list.go", 11, 11, true}, "PartlyAdded": {"list.go", 12, 20, true}, "NextToRemoved": {"list.go", 10, 10, true},
-		"UnchangedInHunk": {"list.go", 13, 13, false}, "Outside": {"list.go", 20, 30, false}, "OtherFile": {"x", 1, 1, false},
-		"BeforeCut": {"cut.go", 4, 4, true}, "AfterCut": {"cut.go", 5, 5, true}, "FarFromCut": {"cut.go", 6, 7, false},
-	} {
-		if got := p.Changes(c.path, c.first, c.last); got != c.want {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-	if !p.Has("gone.go") || !p.Has("ä b.go") || p.Has("x") || p.Has("") {
-		t.Error("the files of the patch")
+	want := []patch.Lines{{Path: "list.go"}, {"list.go", 10, 12}, {Path: "gone.go"}, {Path: "ä b.go"}, {"ä b.go", 1, 1}, {Path: "cut.go"}, {"cut.go", 4, 5}, {"cut.go", 20, 20}}
+	if got := p.Changed(); !slices.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
 	}
 }

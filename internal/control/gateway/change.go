@@ -1,0 +1,41 @@
+package gateway
+
+import (
+	"context"
+
+	"aloft/internal/control/mirror"
+	"aloft/internal/fault"
+)
+
+// Change is what a pull request changes.
+type Change struct {
+	Base string // the commit on which the change is based
+	Text []byte // as git diff --binary --full-index prints it
+}
+
+// Change returns the changes of the commit tip since it left base, which is a
+// branch, tag or commit. tip is a full commit id, and need be on no branch: it may be
+// of a pull request from a fork. Changes of more than max bytes are a fault. Other
+// errors are those of [Gateway.Check].
+func (g *Gateway) Change(ctx context.Context, repoURL, base, tip string, max int) (Change, error) {
+	r, m, err := g.open(repoURL)
+	if err != nil {
+		return Change{}, err
+	}
+	if _, err := m.Refresh(ctx, r); err != nil {
+		return Change{}, err
+	}
+	start, err := m.Resolve(ctx, r, base)
+	if err != nil {
+		return Change{}, err
+	}
+	end, err := m.Resolve(ctx, r, tip)
+	if err != nil {
+		return Change{}, err
+	}
+	if start.Commit == "" || end.Commit != tip {
+		return Change{}, fault.NotFound("%s has no commit %q", r, mirror.Plain(tip)).Named(mirror.CodeRefNotFound)
+	}
+	from, text, err := m.Change(ctx, start.Commit, end.Commit, max)
+	return Change{from, text}, err
+}
