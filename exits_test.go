@@ -32,6 +32,8 @@ const (
 var exits = map[string]exit{
 	"internal/control/api/v0/agents.go words":              {1, "an agent of /v0, to its person's clients", privacyProof},
 	"internal/control/pull/pull.go words":                  {2, "the words of pull requests, to the forge", privacyProof},
+	"internal/control/pull/post.go words":                  {1, "what a review has found, to its pull request; nothing in privacy mode", "internal/control/pull/post_test.go TestNotReviewable"},
+	"internal/control/forge/gitlab/posting.go words":       {1, "the same, as package pull has composed it", "internal/control/pull/post_test.go TestNotReviewable"},
 	"internal/control/pull/say.go words":                   {1, "comments on pull requests, to the forge", privacyProof},
 	"internal/control/follow/answer.go words":              {1, "the result of a run, to the review threads that it was about", "internal/control/follow/follow_test.go TestHiddenResultsAreNotShown"},
 	"internal/control/follow/autofix.go words":             {1, "what an agent has tried, to its pull request", "internal/control/follow/follow_test.go TestHiddenResultsAreNotShown"},

@@ -150,7 +150,7 @@ var mayImport = map[string][]string{
 	"internal/control/machine/machinetest/standin/pod": {"internal/control/machine/machinetest/standin"},
 	"internal/control/pull":                            {"NOUNS", "internal/control/forge", "internal/control/gateway", "internal/control/store"},
 	"internal/control/forge":                           {"NOUNS", "internal/control/mirror"},
-	"internal/control/forge/...":                       {"internal/fault", "internal/control/forge"},
+	"internal/control/forge/...":                       {"internal/fault", "internal/patch", "internal/control/forge"},
 	"internal/control/forge/forgetest":                 {"internal/fault", "internal/control/forge", "internal/control/forge/fake"},
 	"internal/control/model":                           {"NOUNS"},
 	"internal/control/model/...":                       {"NOUNS", "internal/control/model"},

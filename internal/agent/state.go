@@ -42,6 +42,11 @@ type Instructions struct {
 type Reviewing struct {
 	Review   *ReviewTask // the change to review; nil if the agent is no reviewer
 	Findings []Finding   // of the review, in the order in which they were reported
+	Fixed    []string    // IDs of earlier findings that the change fixes
+
+	Composed *ReviewComposed // to be posted; nil if there is none
+	Told     []string        // IDs of the findings that were posted
+	Post     *ReviewPost     // the last attempt to post the review; nil if there was none
 }
 
 // RunRecord is the state of the latest run, in addition to [Run].

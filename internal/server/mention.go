@@ -89,13 +89,17 @@ func (a *assembly) openMentions() {
 		Account: a.accountOf, ID: agents.ReservedID, RepoURL: a.repoURL, Secrets: a.configured, Shown: a.team.ShownOutside,
 		Page:   func(id string) string { return strings.TrimSuffix(localhostName(a.publicURL()), "/") + "/agents/" + id },
 		Models: func() []string { return a.api.Models.IDs() },
-		Mark: func(words ...string) string {
-			mac := hmac.New(sha256.New, append([]byte("marks "), a.secret...))
-			mac.Write([]byte(strings.Join(words, "\x00")))
-			return hex.EncodeToString(mac.Sum(nil)[:16])
-		},
+		Mark:   a.mark,
 		Logger: a.logger,
 	})
+}
+
+// mark returns a key for the words that only this server, or one with the same secret, can
+// make.
+func (a *assembly) mark(words ...string) string {
+	mac := hmac.New(sha256.New, append([]byte("marks "), a.secret...))
+	mac.Write([]byte(strings.Join(words, "\x00")))
+	return hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
 // accountOf returns the user who owns the agents that a login asks for.

@@ -371,6 +371,10 @@ func (e *emitter) Files(context.Context, string, string, []string) (gateway.Tree
 	return gateway.Tree{}, nil
 }
 
+func (e *emitter) Change(context.Context, string, string, string, int) (gateway.Change, error) {
+	return gateway.Change{}, errors.New("it has no pull requests to review")
+}
+
 func (e *emitter) Contents(context.Context, string, gateway.Blob, int64) ([]byte, error) {
 	return nil, nil
 }

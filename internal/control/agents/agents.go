@@ -68,6 +68,9 @@ type PullRequests interface {
 	// repoURL is not "", the pull request must belong to that repository. The
 	// error says which of the two is wrong.
 	RepoOf(repoURL, prURL string) (string, error)
+	// Reviewable returns the review task for an open pull request of the repository,
+	// and the commit on which its changes are based.
+	Reviewable(ctx context.Context, repoURL, prURL string) (task *agent.ReviewTask, base string, err error)
 }
 
 // Outbound makes requests to URLs that users name. Its methods are safe for

@@ -48,6 +48,9 @@ func (c *Creator) plan(ctx context.Context, q *Request, prompt string) (*agent.C
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := c.reviewedRepo(ctx, q); err != nil {
+		return nil, nil, err
+	}
 	team := settings.Now()
 	if q.Repos == nil && team.DefaultRepository != "" {
 		q.Repos = []Repository{{URL: team.DefaultRepository}}

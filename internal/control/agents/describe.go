@@ -10,7 +10,6 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/fault"
-	"aloft/internal/patch"
 	"aloft/internal/policy/permit"
 	"aloft/internal/subagent"
 )
@@ -48,7 +47,7 @@ func (c *Creator) describe(ctx context.Context, q *Request, prompt string) (*age
 	if env.Preset != "" && len(repos) == 0 {
 		return nil, fault.Invalid("is required: an environment belongs to a repository").Named(CodeNoRepository).At("repos")
 	}
-	if created.Review, err = checkReview(q, repos); err != nil {
+	if created.Review, err = c.checkReview(ctx, q, repos); err != nil {
 		return nil, err
 	}
 	if created.Review != nil {
@@ -97,26 +96,6 @@ func chooseBranch(q *Request, prompt string) (string, error) {
 	default:
 		return *name, nil
 	}
-}
-
-// checkReview validates the change to review. It returns nil if there is none.
-func checkReview(q *Request, repos []agent.Repo) (*agent.ReviewTask, error) {
-	if q.Review == nil {
-		return nil, nil // there is none
-	}
-	switch diff := *q.Review; {
-	case len(repos) != 1 || repos[0].PullRequest != "":
-		return nil, fault.Invalid("needs exactly one repository, by its url").At("review")
-	case q.PullRequest.Auto || q.WorkOnCurrentBranch || q.BranchName != nil || q.Mode != nil || q.Checks != nil || q.Goal != nil || q.Environment != nil && q.Environment.Preset != "":
-		return nil, fault.Invalid("cannot be combined with autoCreatePR, workOnCurrentBranch, branchName, mode, checks, goal or env.preset").At("review").
-			Hint("a review changes nothing; omit the others")
-	case len(diff) > patch.Max:
-		return nil, fault.Invalid("has %d bytes; must have at most %d", len(diff), patch.Max).At("review.patch").Hint("review a part of the change")
-	}
-	if _, err := patch.Parse(*q.Review); err != nil {
-		return nil, fault.Invalid("is not the output of git diff: %v", err).At("review.patch")
-	}
-	return &agent.ReviewTask{Patch: *q.Review}, nil
 }
 
 // checkSubagents validates custom subagents.

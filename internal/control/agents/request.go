@@ -39,7 +39,13 @@ type Request struct {
 	Limits *allowance.Amount // of each run
 	Checks []string          // an empty list differs from nil
 	Goal   *string
-	Review *string // change to review, as git diff prints it
+	Review *Review
+}
+
+// A Review is what a new agent reviews: one of the two.
+type Review struct {
+	Patch       *string // a change, as git diff prints it
+	PullRequest *string // URL of the pull request at which the findings are posted
 }
 
 // A Repository is a repository in a [Request].

@@ -36,6 +36,9 @@ func (l *Loop) finish(limited, ctx context.Context) error {
 		}
 	}
 	if s.Review != nil { // there is nothing to commit, check or push
+		if err := l.requests.PostReview(ctx, true); err != nil {
+			return err
+		}
 		return l.wrapUp(ctx, "completed", &agent.RunEnded{Status: agent.Finished, Result: l.result()})
 	}
 	if len(s.Agent.Repos) > 0 {
@@ -76,8 +79,8 @@ func (l *Loop) wrapUp(ctx context.Context, reason string, ended *agent.RunEnded)
 // the first error. told means that the model was asked to fix a push, so the
 // rest of finish must wait. last means that the model will not be asked again.
 func (l *Loop) deliverAll(ctx context.Context, last bool) (told bool, failed, err error) {
-	if l.rec.Snapshot().Review != nil { // a reviewer delivers nothing
-		return false, nil, nil
+	if l.rec.Snapshot().Review != nil { // a reviewer delivers nothing but its findings
+		return false, nil, l.requests.PostReview(ctx, !last)
 	}
 	for n := range l.rec.Snapshot().Agent.Repos {
 		told, err := l.deliver(ctx, n, last)

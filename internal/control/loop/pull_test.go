@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +23,27 @@ type pulls struct {
 	none   error        // returned by Propose
 	before func() error // called before each Open
 	desk   *pull.Desk   // for the methods about existing pull requests
+	posted []agent.ReviewComposed
+}
+
+func (p *pulls) ComposeReview(_ context.Context, s *agent.State, complete bool) (agent.ReviewComposed, error) {
+	out := agent.ReviewComposed{Body: fmt.Sprintf("%s, complete %v", s.LastWords(), complete), Mark: s.Run.ID}
+	for _, f := range s.Findings {
+		if !slices.Contains(s.Told, f.ID) {
+			out.Comments = append(out.Comments, agent.ReviewComment{FindingID: f.ID})
+		}
+	}
+	return out, p.none
+}
+
+func (p *pulls) PostReview(_ context.Context, of agent.ReviewedPull, n agent.ReviewComposed) (agent.ReviewPosted, error) {
+	p.posted = append(p.posted, n)
+	if p.before != nil {
+		if err := p.before(); err != nil {
+			return agent.ReviewPosted{}, err
+		}
+	}
+	return agent.ReviewPosted{URL: of.URL + "#review"}, nil
 }
 
 func (p *pulls) Can(string) error { return nil }

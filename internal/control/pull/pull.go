@@ -26,7 +26,7 @@ import (
 )
 
 // Config holds a Desk's dependencies. All fields but App, Shown, Privacy,
-// Reviewers, Poll and Logger are required.
+// Reviewers, Mark, FailOn, Poll and Logger are required.
 type Config struct {
 	Forges forge.Set
 	// App returns the forge of a repository as accessed by the configured GitHub
@@ -46,6 +46,12 @@ type Config struct {
 	// Reviewers returns the users, by their names at the host, to request reviews
 	// from; nil means none.
 	Reviewers func(ctx context.Context, a agent.Agent, host string) ([]string, error)
+	// Mark returns a key for the words that others cannot guess, for the marks of
+	// reviews; nil means that no reviews are posted.
+	Mark func(words ...string) string
+	// FailOn is the least severity of a finding with which the status of a reviewed
+	// commit is a failure; "" means that it never is.
+	FailOn agent.Severity
 	// Poll is the first interval of [Desk.Wait]; 0 means ten seconds.
 	Poll   time.Duration
 	Logger *slog.Logger
@@ -57,6 +63,7 @@ type Git interface {
 	Log(ctx context.Context, repoURL, base, tip string, most int) ([]gateway.Commit, error)
 	Files(ctx context.Context, repoURL, ref string, paths []string) (gateway.Tree, error)
 	Contents(ctx context.Context, repoURL string, b gateway.Blob, limit int64) ([]byte, error)
+	Change(ctx context.Context, repoURL, base, tip string, max int) (gateway.Change, error)
 }
 
 // Fault codes, in addition to those of package forge and [agent.CodeNoChanges].

@@ -30,6 +30,15 @@ type git struct {
 	refs    gateway.RefInfo
 	commits []gateway.Commit
 	files   map[string]string
+	changes map[string]gateway.Change // by "base tip"
+}
+
+func (g *git) Change(_ context.Context, _, base, tip string, _ int) (gateway.Change, error) {
+	c, ok := g.changes[base+" "+tip]
+	if !ok {
+		return c, fault.NotFound("no commit %s", tip).Named("ref_not_found")
+	}
+	return c, nil
 }
 
 func (g *git) Check(_ context.Context, _, ref string) (gateway.RefInfo, error) {

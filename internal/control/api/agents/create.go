@@ -146,7 +146,7 @@ func (in *createAgentRequestJSON) request() (q agents.Request, err error) {
 		q.Webhook = &agents.Webhook{URL: in.Webhook.URL, Secret: in.Webhook.Secret, Events: in.Webhook.Events}
 	}
 	if in.Review != nil {
-		q.Review = &in.Review.Patch
+		q.Review = &agents.Review{Patch: in.Review.Patch, PullRequest: in.Review.PullRequest}
 	}
 	return q, nil
 }

@@ -44,6 +44,11 @@ type Pulls interface {
 	Say(ctx context.Context, a agent.Agent, p agent.PullRequest, said agent.PullRequestSaid, again bool) (url string, err error)
 	// Resolve marks a review thread as resolved. It is idempotent.
 	Resolve(ctx context.Context, a agent.Agent, p agent.PullRequest, threadID string) error
+	// ComposeReview returns the review to post for the findings that were not posted
+	// yet. It does not contact the forge.
+	ComposeReview(ctx context.Context, s *agent.State, complete bool) (agent.ReviewComposed, error)
+	// PostReview posts a review. It is idempotent.
+	PostReview(ctx context.Context, of agent.ReviewedPull, n agent.ReviewComposed) (agent.ReviewPosted, error)
 }
 
 // Pusher pushes the branch of the agent's n-th repository.
