@@ -98,7 +98,8 @@ type NewAgent struct {
 
 // Review is a change for an agent to review.
 type Review struct {
-	Patch string `json:"patch"` // as git diff prints it, against the starting ref
+	Patch       string `json:"patch,omitempty"`       // as git diff prints it, against the starting ref
+	PullRequest string `json:"pullRequest,omitempty"` // URL of a pull request, instead of a patch and a repository
 }
 
 // Finding is a finding of a review at lines of a change.
@@ -114,13 +115,24 @@ type Finding struct {
 	Suggestion string `json:"suggestion,omitempty"` // replaces the lines
 }
 
-// Findings returns an agent's findings in the change that it reviews.
-func (c *Client) Findings(ctx context.Context, id string) ([]Finding, error) {
+// PostedReview says how a review was posted at a pull request.
+type PostedReview struct {
+	PullRequest string   `json:"pullRequest"` // its URL
+	Commit      string   `json:"commit"`
+	URL         string   `json:"url,omitempty"`   // of the review
+	Error       string   `json:"error,omitempty"` // why it was not posted
+	Remarks     []string `json:"remarks,omitempty"`
+}
+
+// Findings returns what an agent has found in the change that it reviews, and how it
+// was posted; nil if it was not to be.
+func (c *Client) Findings(ctx context.Context, id string) ([]Finding, *PostedReview, error) {
 	var out struct {
-		Findings []Finding `json:"findings"`
+		Findings []Finding     `json:"findings"`
+		Posted   *PostedReview `json:"posted"`
 	}
 	err := c.call(ctx, http.MethodGet, agentPath(id)+"/findings", nil, &out)
-	return out.Findings, err
+	return out.Findings, out.Posted, err
 }
 
 // AgentPage is a page of agents.

@@ -17,40 +17,46 @@ import (
 )
 
 func newReviewCommand(a *app) *cobra.Command {
-	var base string
+	var base, pr string
 	var model func() (*client.ModelRef, error)
 	var limits func() (*client.Amount, error)
 	cmd := &cobra.Command{
 		Use:   `review ["WHAT TO LOOK FOR"]`,
-		Short: "Review the changes of the current checkout",
+		Short: "Review the changes of the current checkout, or a pull request",
 		Long: `Have an agent review the changes of the current git checkout, and print what it
 finds. Nothing is posted, committed or pushed.
 
 The changes are those since the branch left --base: commits, pushed or not, and
 uncommitted changes of files that git tracks. They are sent to the server, which
-applies them in a machine of their own.`,
+applies them in a machine of their own.
+
+With --pr, the agent reviews a pull request instead, and the server posts the
+findings there: one review with comments on the lines, and a status of the commit.
+If earlier reviews of Aloft are there, only what has changed since is new.`,
 		Example: `  aloft review
   aloft review --base develop "Look for races above all"
+  aloft review --pr https://github.com/acme/app/pull/7
   aloft review --json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			here, err := a.readCheckout(ctx)
-			if err != nil {
-				return err
-			}
-			from, change, err := a.localChange(ctx, here, base)
-			if err != nil {
-				return err
+			in := client.NewAgent{Prompt: client.Prompt{Text: "Review the change."}}
+			if cmd.Flags().Changed("pr") {
+				in.Review = &client.Review{PullRequest: pr}
+			} else {
+				here, err := a.readCheckout(ctx)
+				if err != nil {
+					return err
+				}
+				from, change, err := a.localChange(ctx, here, base)
+				if err != nil {
+					return err
+				}
+				in.Repos, in.Review = []client.Repo{{URL: here.repo.URL, StartingRef: from}}, &client.Review{Patch: change}
 			}
 			c, err := a.Connect()
 			if err != nil {
 				return err
-			}
-			in := client.NewAgent{
-				Prompt: client.Prompt{Text: "Review the change."},
-				Repos:  []client.Repo{{URL: here.repo.URL, StartingRef: from}},
-				Review: &client.Review{Patch: change},
 			}
 			if len(args) > 0 && strings.TrimSpace(args[0]) != "" {
 				in.Prompt.Text += "\n\n" + args[0]
@@ -69,6 +75,8 @@ applies them in a machine of their own.`,
 		},
 	}
 	cmd.Flags().StringVar(&base, "base", "", "`branch` of the remote that the changes are for (default: the remote's default branch)")
+	cmd.Flags().StringVar(&pr, "pr", "", "`URL` of an open pull request to review; the findings are posted there")
+	cmd.MarkFlagsMutuallyExclusive("base", "pr")
 	model = a.AddModelFlags(cmd, "model `id` (default: the first that 'aloft models' lists)", true)
 	limits = limitFlags(cmd)
 	a.AddOutputFlag(cmd)
@@ -125,18 +133,32 @@ func (a *app) showReview(ctx context.Context, c *client.Client, agent client.Age
 			return err
 		}
 	}
-	found, err := c.Findings(ctx, agent.ID)
+	found, posted, err := c.Findings(ctx, agent.ID)
 	if err != nil {
 		return err
 	}
 	if a.Out.JSON() {
-		return a.Out.Value(struct {
-			Agent    client.Agent     `json:"agent"`
-			Run      client.Run       `json:"run"`
-			Findings []client.Finding `json:"findings"`
-		}{agent, run, found})
+		err = a.Out.Value(struct {
+			Agent    client.Agent         `json:"agent"`
+			Run      client.Run           `json:"run"`
+			Findings []client.Finding     `json:"findings"`
+			Posted   *client.PostedReview `json:"posted,omitempty"`
+		}{agent, run, found, posted})
+	} else {
+		a.showFindings(found)
 	}
-	a.showFindings(found)
+	if posted == nil || err != nil {
+		return err
+	}
+	if posted.Error != "" {
+		return &cli.Problem{Exit: cli.RunFailed, Code: "review_not_posted", Message: "the review was not posted: " + posted.Error}
+	}
+	if !a.Out.JSON() {
+		a.Out.Line("Posted: %s", cli.Line(cmp.Or(posted.URL, posted.PullRequest), 0))
+		for _, r := range posted.Remarks {
+			a.Out.Note("%s", cli.Line(r, 500))
+		}
+	}
 	return nil
 }
 
