@@ -6,6 +6,7 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/control/follow"
 	"aloft/internal/control/inbound"
+	"aloft/internal/control/mention"
 	"aloft/internal/fault"
 )
 
@@ -22,6 +23,7 @@ func (a *assembly) openEvents(context.Context) error {
 		Gather:  duration(a.config.PullRequests.Gather), Poll: duration(a.config.PullRequests.Poll), Logger: a.logger,
 	})
 	if a.config.Mentions.isOn() {
+		a.follow.Elsewhere = func(body string) bool { return mention.AsksReview(body, a.config.Mentions.Handle) }
 		a.openMentions()
 	}
 	if len(a.config.Connections) > 0 {

@@ -163,6 +163,20 @@ func requestOf(n mention.Start, owner account.APIKey) agents.Request {
 	return q
 }
 
+// Review implements [mention.Agents].
+func (s starter) Review(ctx context.Context, n mention.Start) error {
+	owner, err := agents.ActFor(ctx, s.store, n.UserID)
+	if err != nil {
+		return err
+	}
+	q := agents.Request{By: owner, ID: n.AgentID, RunID: agent.NewRunID(), Prompt: agents.Prompt{Text: n.Prompt}, Review: &agents.Review{PullRequest: &n.PullRequest}}
+	if n.Model != "" {
+		q.Model = &model.Ref{ID: n.Model}
+	}
+	_, err = s.api.Agents.Creator().Create(ctx, q)
+	return err
+}
+
 // FollowUp implements [mention.Agents].
 func (s starter) FollowUp(ctx context.Context, agentID, runID, prompt, model string) error {
 	return s.api.Agents.FollowUp(ctx, agentID, runID, prompt, model)

@@ -100,6 +100,9 @@ func (d *Desk) news(ctx context.Context, s snapshot, h history, heard *agent.Pul
 			}
 			why[c.Author] = reason
 		}
+		if d.Elsewhere != nil && d.Elsewhere(c.Body) {
+			reason = cmp.Or(reason, "it asks for a review")
+		}
 		t := s.threadOf(c.ID)
 		if t != nil && t.Resolved {
 			reason = cmp.Or(reason, "its thread is resolved")

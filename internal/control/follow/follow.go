@@ -49,6 +49,9 @@ type Config struct {
 	// Secrets are values, by name, that must not appear in prompts or comments;
 	// nil means none.
 	Secrets func(agentID string) map[string]string
+	// Elsewhere reports whether a comment asks another agent for something, such as a
+	// reviewer; nil means never.
+	Elsewhere func(body string) bool
 	// Autofix reports whether agents fix failed checks; nil means always.
 	Autofix func(ctx context.Context) (bool, error)
 	// Shown reports whether the agent's messages in a run may be shown outside;

@@ -283,6 +283,17 @@ func TestWhoIsIgnored(t *testing.T) {
 	}
 }
 
+// A comment that asks a reviewer for something is not for the agent.
+func TestCommentForAnother(t *testing.T) {
+	w := newWorld(t)
+	w.desk.Elsewhere = func(body string) bool { return body == "@aloft review" }
+	w.forge.Say(w.repo, 1, "ada", "@aloft review")
+	w.quiet("a review")
+	if all := w.heard(); len(all) != 1 || len(all[0].Ignored) != 1 || all[0].Ignored[0].Reason != "it asks for a review" {
+		t.Errorf("journaled %+v", all)
+	}
+}
+
 // Comments of a person who has given Aloft their own token count like those of
 // others.
 func TestCommentOfTheTokensUser(t *testing.T) {

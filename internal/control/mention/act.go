@@ -90,7 +90,7 @@ func (d *Desk) hear(ctx context.Context, p place) (more bool, err error) {
 		return false, err
 	}
 	s, err := p.read(ctx)
-	if owned || fault.Is(err, fault.KindNotFound) {
+	if fault.Is(err, fault.KindNotFound) {
 		p.topic.Read = p.topic.News
 		return false, nil
 	}
@@ -98,7 +98,7 @@ func (d *Desk) hear(ctx context.Context, p place) (more bool, err error) {
 		return false, err
 	}
 	for _, c := range p.said(s) {
-		if !d.isNew(p, c) {
+		if !d.isNew(p, c) || owned && !AsksReview(c.Body, d.Handle) {
 			continue
 		}
 		why, err := forge.Outsider(ctx, p.forge, p.repo, c.Author)
@@ -128,6 +128,9 @@ func (d *Desk) act(ctx context.Context, p place, s subject, c forge.Comment) err
 		return nil
 	}
 	id := d.ID("mention", t.Repo, kindOf(*t), number(t.Number), c.ID)
+	if q.review {
+		return d.review(ctx, p, s, c, q, id)
+	}
 	a, err := d.agent(ctx, *t)
 	if err != nil {
 		return err
@@ -177,6 +180,25 @@ func (d *Desk) start(ctx context.Context, p place, s subject, c forge.Comment, q
 		return nil
 	}
 	return err
+}
+
+// review starts an agent of its own for a mention that asks for a review. The
+// topic's agent, if there is one, goes on.
+func (d *Desk) review(ctx context.Context, p place, s subject, c forge.Comment, q request, id string) error {
+	user, err := d.Account(ctx, p.repo.Host, c.Author)
+	if err == nil {
+		err = d.Agents.Review(ctx, Start{AgentID: id, UserID: user, Prompt: d.clean(reviewPrompt(s, c, q)), RepoURL: p.topic.RepoURL, PullRequest: s.url, Model: q.model})
+	}
+	switch {
+	case err == nil || fault.Of(err).Code == "agent_id_conflict": // started now, or by an attempt that was not recorded
+		p.done(c.ID, "")
+	case final(err):
+		p.done(c.ID, sentence(err))
+	default:
+		return err
+	}
+	d.Logger.InfoContext(ctx, "review requested by a mention", "repo", p.topic.Repo, "number", p.topic.Number, "comment", c.ID, "agent", id, "refused", p.topic.Answer)
+	return nil
 }
 
 // final reports whether a repeat would fail in the same way.

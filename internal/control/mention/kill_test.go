@@ -65,6 +65,10 @@ func (m mortalAgents) FollowUp(ctx context.Context, agentID, runID, prompt, mode
 	return m.fuse.run(func() error { return m.agents.FollowUp(ctx, agentID, runID, prompt, model) })
 }
 
+func (m mortalAgents) Review(ctx context.Context, s Start) error {
+	return m.fuse.run(func() error { return m.agents.Review(ctx, s) })
+}
+
 type mortalStore struct {
 	Store
 	fuse *fuse

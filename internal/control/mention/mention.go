@@ -53,6 +53,9 @@ type Agents interface {
 	// Start starts an agent. If the id is taken, the fault is
 	// agent_id_conflict.
 	Start(ctx context.Context, s Start) error
+	// Review starts an agent that reviews s.PullRequest and posts its findings there.
+	// If the id is taken, the fault is agent_id_conflict.
+	Review(ctx context.Context, s Start) error
 	// FollowUp sends a prompt, or queues it while the agent works. A repeat with
 	// the same run id starts no second run; with another prompt, the fault is
 	// idempotency_key_reused.
@@ -121,7 +124,7 @@ func (d *Desk) Changed(ctx context.Context, c inbound.Change) error {
 	if err != nil {
 		return err
 	}
-	if owned {
+	if owned && !AsksReview(c.Text, d.Handle) {
 		return d.Next.Changed(ctx, c)
 	}
 	f, r, err := d.Forges.Find(c.Repo)
@@ -146,7 +149,7 @@ func (d *Desk) Changed(ctx context.Context, c inbound.Change) error {
 }
 
 // owned reports whether an agent has opened the pull request and follows it:
-// then all comments there reach the agent anyway.
+// then all comments there but those that ask for a review reach the agent anyway.
 func (d *Desk) owned(ctx context.Context, t store.Topic) (bool, error) {
 	if t.Issue {
 		return false, nil

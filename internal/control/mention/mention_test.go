@@ -41,6 +41,17 @@ type agents struct {
 	runs    []string // follow-ups that were sent
 	prompts []string // of all runs
 	refuse  error    // of the next calls
+	reviews []Start
+}
+
+func (a *agents) Review(ctx context.Context, s Start) error {
+	n := len(a.started)
+	err := a.Start(ctx, s)
+	if len(a.started) > n {
+		a.started, a.prompts = a.started[:n], a.prompts[:len(a.prompts)-1]
+		a.reviews = append(a.reviews, s)
+	}
+	return err
 }
 
 func (a *agents) Start(ctx context.Context, s Start) error {

@@ -20,6 +20,7 @@ type request struct {
 	task   string // first line without options; may be ""
 	model  string
 	branch string
+	review bool // of the pull request; task says what to look for
 }
 
 // find returns the text after the first mention of the handle: the rest of its
@@ -126,8 +127,33 @@ func parse(rest string, models []string, onIssue bool) (q request, err error) {
 	if word, rest, _ := strings.Cut(line, " "); strings.EqualFold(word, "do") {
 		line = rest
 	}
+	if rest, ok := reviewTask(line); ok && !onIssue {
+		q.review, line = true, rest
+	}
 	q.task = line
 	return q, nil
+}
+
+// reviewTask returns the rest of a line that begins with the word review.
+func reviewTask(line string) (rest string, ok bool) {
+	word, rest, _ := strings.Cut(line, " ")
+	return strings.TrimSpace(rest), strings.EqualFold(strings.TrimRight(word, ".!,:;"), "review")
+}
+
+// AsksReview reports whether a comment on a pull request asks for a review of it, by
+// a mention of the handle and the word review.
+func AsksReview(text, handle string) bool {
+	rest, ok := find(text, handle)
+	if !ok {
+		return false
+	}
+	q, err := parse(rest, nil, false)
+	if err != nil { // such as a model that does not exist, about which its author is told
+		line, _, _ := strings.Cut(rest, "\n")
+		_, line = options(line)
+		_, q.review = reviewTask(strings.TrimLeft(forge.Line(line, maxTask), " :,-"))
+	}
+	return q.review
 }
 
 // code returns a text from outside as code in Markdown, which cannot mention

@@ -110,12 +110,13 @@ func (d *Desk) poll(ctx context.Context, of *polled) error {
 // hasNews reports whether the topic has a mention that was not acted on.
 // Package follow handles pull requests that agents have opened.
 func (d *Desk) hasNews(ctx context.Context, p place) (bool, error) {
-	if owned, err := d.owned(ctx, *p.topic); owned || err != nil {
+	owned, err := d.owned(ctx, *p.topic)
+	if err != nil {
 		return false, err
 	}
 	s, err := p.read(ctx)
 	if fault.Is(err, fault.KindNotFound) {
 		return false, nil
 	}
-	return slices.ContainsFunc(p.said(s), func(c forge.Comment) bool { return d.isNew(p, c) }), err
+	return slices.ContainsFunc(p.said(s), func(c forge.Comment) bool { return d.isNew(p, c) && (!owned || AsksReview(c.Body, d.Handle)) }), err
 }

@@ -59,6 +59,19 @@ func task(t store.Topic, s subject, c forge.Comment, q request) string {
 	return b.String()
 }
 
+// reviewPrompt returns the prompt of an agent that reviews the pull request. It has
+// no comments of others.
+func reviewPrompt(s subject, c forge.Comment, q request) string {
+	var b strings.Builder
+	b.WriteString("Review the change.\n")
+	fmt.Fprintf(&b, "\nThis message is from the server: %s, who may push to the repository, has asked for a review of the pull request %s.%s", c.Author, s.url, howToRead)
+	if q.task != "" {
+		fmt.Fprintf(&b, "\nThe request of %s:\n", c.Author)
+		forge.Quote(&b, forge.Cut(c.Body, maxText))
+	}
+	return b.String()
+}
+
 // followUp returns the prompt for an agent that works on the topic already.
 func followUp(t store.Topic, s subject, c forge.Comment, q request) string {
 	var b strings.Builder
