@@ -58,6 +58,38 @@ func TestReviewerPosts(t *testing.T) {
 	}
 }
 
+// After a new push, only findings about lines that have changed since the last review
+// are accepted, and earlier ones are fixed if their file has changed.
+func TestReviewerOfANewPush(t *testing.T) {
+	r := newRig(t, true).pullReviewer(agent.ReviewedPull{URL: "https://git.test/o/r/pull/1", RepoURL: "https://git.test/o/r", Number: 1, Since: strings.Repeat("1", 40),
+		Changed: []agent.ChangedLines{{Path: "list.go"}, {Path: "list.go", First: 11, Last: 11}},
+		Earlier: []agent.EarlierFinding{{ID: "E-1", ThreadID: "7", Path: "list.go", Line: 11, Title: "High: \n It is slow"}, {ID: "E-2", Path: "other.go"}}})
+	r.pulls = &pulls{}
+	r.model.steps = []step{
+		use(strings.Replace(reportOne, `"line":11`, `"line":12`, 1)),
+		use(strings.TrimSuffix(reportOne, "}") + `,"fixed":["E-1","E-1","E-2","E-3"]}`),
+		use(strings.Replace(strings.Replace(reportOne, "Index", "Another", 1), `"line":11`, `"line":11,"old_side":true`, 1)),
+		use(`ReportFindings {"fixed":["E-1"]}`), say("Good."),
+	}
+	r.work(t.Context())
+	done := bodies[*agent.CallDone](r)
+	for i, want := range []string{
+		"the lines 12-12 of \"list.go\" have not changed since the last review, at 111111111111",
+		"Accepted as fixed: E-1\nAccepted as F-1: list.go:11\nNot accepted:\nfixed[1]: E-1 is reported as fixed already\nfixed[2]: the file of E-2 has not changed since the last review\nfixed[3]: there is no open earlier finding \"E-3\"\n",
+		"Accepted as F-2: list.go:11", "E-1 is reported as fixed already",
+	} {
+		if len(done) != 4 || !strings.Contains(done[i].Text, want) {
+			t.Fatalf("result %d is %+v, want %q", i, done, want)
+		}
+	}
+	if s := agent.Fold(r.id, r.events()); len(s.Findings) != 2 || len(s.Fixed) != 1 {
+		t.Errorf("the state is %+v", s.Reviewing)
+	}
+	if system := r.model.requests[0].System; !strings.Contains(system, `- E-1, in "list.go", line 11: "High: \n It is slow"`) || !strings.Contains(system, "You do not have that commit.") {
+		t.Errorf("the model is told %q", system)
+	}
+}
+
 // If the forge fails, the run is finished nevertheless, and the next run posts.
 func TestReviewThatIsNotPosted(t *testing.T) {
 	r := newRig(t, true).pullReviewer(agent.ReviewedPull{URL: "https://git.test/o/r/pull/1", RepoURL: "https://git.test/o/r", Number: 1})

@@ -229,7 +229,7 @@ func (d *Desk) postOnce(ctx context.Context, p forge.Posting, said forge.Discuss
 func (d *Desk) isThere(threads []forge.Thread, of *agent.ReviewedPull, c agent.ReviewComment) bool {
 	return slices.ContainsFunc(threads, func(t forge.Thread) bool {
 		body := t.Comments[0].Body
-		return strings.Contains(body, c.Mark) || !t.Resolved && t.Path == c.Path && d.isFinding(of, body) && titleOf(body) == titleOf(c.Body)
+		return strings.Contains(body, c.Mark) || !t.Resolved && t.Path == c.Path && d.findingOf(of, body) != "" && titleOf(body) == titleOf(c.Body)
 	})
 }
 

@@ -184,8 +184,9 @@ func TestReviewOfANewPush(t *testing.T) {
 	if c := o.check(o.head); c.State != forge.Failure {
 		t.Errorf("check %+v", c)
 	}
-	// A comment with a copied mark of another pull request is no finding of this one.
+	// A comment with a mark that is not the server's, or a copy of one, is no finding.
 	mark := o.threads(p.Number)[0].Comments[0].Body
+	o.forge.SayOn(o.repo, p.Number, "eve", "list.go", 1, strings.ReplaceAll(mark, "Index", "Reveal"))
 	o.forge.SayOn(o.repo, p.Number, "eve", "list.go", 1, strings.ReplaceAll(mark, " F-1 -->", " F-7 -->"))
 	last := o.head
 	o.head = o.forge.Push(o.repo, branch)
@@ -202,7 +203,7 @@ func TestReviewOfANewPush(t *testing.T) {
 	s := o.found(id, "One is fixed.", &agent.FindingsReported{Findings: []agent.Finding{again}, Fixed: []string{"E-1"}})
 	o.post(s)
 	threads := o.threads(p.Number)
-	if len(threads) != 3 || !threads[0].Resolved || threads[1].Resolved || threads[2].Resolved {
+	if len(threads) != 4 || !threads[0].Resolved || threads[1].Resolved || threads[2].Resolved || threads[3].Resolved {
 		t.Errorf("threads %+v", threads)
 	}
 	reviews, err := o.forge.Reviews(t.Context(), o.repo, p.Number)

@@ -104,10 +104,14 @@ func (d *Desk) markFinding(of *agent.ReviewedPull, agentID, findingID string) st
 	return forge.Mark(strings.Join([]string{"finding", key, agentID, findingID}, " "))
 }
 
-// isFinding reports whether a comment has the mark of a finding at the pull request.
-func (d *Desk) isFinding(of *agent.ReviewedPull, body string) bool {
+// findingOf returns the mark of a comment that is a finding at the pull request, or
+// "".
+func (d *Desk) findingOf(of *agent.ReviewedPull, body string) string {
 	m := findingMark.FindStringSubmatch(body)
-	return m != nil && strings.Contains(body, d.markFinding(of, m[2], m[3]))
+	if m == nil || m[0] != d.markFinding(of, m[2], m[3]) {
+		return ""
+	}
+	return m[0]
 }
 
 // reviewedCommit returns the commit that a comment says was reviewed, or "".
@@ -156,8 +160,13 @@ func (d *Desk) addEarlier(ctx context.Context, f forge.Forge, r forge.Repo, of *
 	if err != nil {
 		return err
 	}
-	for _, t := range threads {
-		if t.Resolved || !d.isFinding(of, t.Comments[0].Body) {
+	seen := map[string]bool{}
+	for _, t := range threads { // oldest first, so that a copy of a mark by others never comes before it
+		mark := d.findingOf(of, t.Comments[0].Body)
+		if mark == "" || seen[mark] {
+			continue
+		}
+		if seen[mark] = true; t.Resolved {
 			continue
 		}
 		e := agent.EarlierFinding{ID: fmt.Sprintf("E-%d", len(of.Earlier)+1), ThreadID: t.ID, Path: t.Path, Title: titleOf(t.Comments[0].Body)}

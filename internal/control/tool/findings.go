@@ -3,6 +3,7 @@ package tool
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,6 +43,7 @@ type reportedFinding struct {
 func reportFindings(args json.RawMessage, s *agent.State) (tool.Result, agent.Body) {
 	var in struct {
 		Findings []reportedFinding `json:"findings"`
+		Fixed    []string          `json:"fixed"`
 	}
 	if r := decode(args, &in); r != nil {
 		return *r, nil
@@ -49,8 +51,8 @@ func reportFindings(args json.RawMessage, s *agent.State) (tool.Result, agent.Bo
 	if s.Review == nil {
 		return tool.Failed("there is no change to review"), nil
 	}
-	if len(in.Findings) == 0 {
-		return tool.Failed("findings is empty: if there is nothing to report, do not call the tool"), nil
+	if len(in.Findings)+len(in.Fixed) == 0 {
+		return tool.Failed("findings and fixed are empty: if there is nothing to report, do not call the tool"), nil
 	}
 	change, err := patch.Parse(s.Review.Patch)
 	if err != nil {
@@ -61,6 +63,9 @@ func reportFindings(args json.RawMessage, s *agent.State) (tool.Result, agent.Bo
 	var refused []string
 	for i, one := range in.Findings {
 		f, err := one.check(change, known)
+		if err == nil {
+			err = checkNew(s.Review.PullRequest, f)
+		}
 		if err != nil {
 			refused = append(refused, fmt.Sprintf("findings[%d]: %v", i, err))
 			continue
@@ -68,17 +73,60 @@ func reportFindings(args json.RawMessage, s *agent.State) (tool.Result, agent.Bo
 		f.ID = fmt.Sprintf("F-%d", len(known)+1)
 		known, accepted = append(known, f), append(accepted, f)
 	}
+	var fixed []string
+	for i, id := range in.Fixed {
+		if err := checkFixed(s, fixed, id); err != nil {
+			refused = append(refused, fmt.Sprintf("fixed[%d]: %v", i, err))
+			continue
+		}
+		fixed = append(fixed, id)
+	}
 	var text strings.Builder
+	if len(fixed) > 0 {
+		fmt.Fprintf(&text, "Accepted as fixed: %s\n", strings.Join(fixed, ", "))
+	}
 	for _, f := range accepted {
 		fmt.Fprintf(&text, "Accepted as %s: %s:%d\n", f.ID, f.Path, f.Line)
 	}
 	if len(refused) > 0 {
 		fmt.Fprintf(&text, "Not accepted:\n%s\n", strings.Join(refused, "\n"))
 	}
-	if len(accepted) == 0 {
+	if len(accepted)+len(fixed) == 0 {
 		return tool.Failed("%s", text.String()), nil
 	}
-	return tool.Result{Text: text.String(), Output: fmt.Appendf(nil, `{"success":{"accepted":%d}}`, len(accepted))}, &agent.FindingsReported{Findings: accepted}
+	return tool.Result{Text: text.String(), Output: fmt.Appendf(nil, `{"success":{"accepted":%d}}`, len(accepted))}, &agent.FindingsReported{Findings: accepted, Fixed: fixed}
+}
+
+// checkNew returns why a finding is not new: the pull request was reviewed before, and
+// its lines have not changed since.
+func checkNew(of *agent.ReviewedPull, f agent.Finding) error {
+	if of == nil || of.Since == "" {
+		return nil
+	}
+	for _, c := range of.Changed {
+		if c.Path == f.Path && (f.OldSide && c.First == 0 || !f.OldSide && c.First > 0 && c.First <= f.EndLine && f.Line <= c.Last) {
+			return nil
+		}
+	}
+	return fmt.Errorf("the lines %d-%d of %q have not changed since the last review, at %.12s", f.Line, f.EndLine, f.Path, of.Since)
+}
+
+// checkFixed returns why an earlier finding is not accepted as fixed.
+func checkFixed(s *agent.State, before []string, id string) error {
+	of := s.Review.PullRequest
+	if of == nil {
+		return errors.New("the change was not reviewed before")
+	}
+	at := slices.IndexFunc(of.Earlier, func(e agent.EarlierFinding) bool { return e.ID == id })
+	switch {
+	case at < 0:
+		return fmt.Errorf("there is no open earlier finding %q", id)
+	case slices.Contains(s.Fixed, id) || slices.Contains(before, id):
+		return fmt.Errorf("%s is reported as fixed already", id)
+	case of.Since != "" && !slices.ContainsFunc(of.Changed, func(c agent.ChangedLines) bool { return c.Path == of.Earlier[at].Path }):
+		return fmt.Errorf("the file of %s has not changed since the last review", id)
+	}
+	return nil
 }
 
 // check returns the finding, or why it is not accepted after the known ones.

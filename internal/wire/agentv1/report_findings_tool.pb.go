@@ -78,12 +78,16 @@ func (FindingSeverity) EnumDescriptor() ([]byte, []int) {
 // the diff. Report only what you are sure of after you have read the code around
 // it; do not report matters of taste. The server checks the lines, and tells you
 // which findings it has not accepted and why. You can call it several times;
-// together, a review has at most 20 findings.
+// together, a review has at most 20 findings. Also report which findings of earlier
+// reviews the change has fixed, if the task lists any.
 type ReportFindingsArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The findings, most severe first.
-	Findings      []*Finding `protobuf:"bytes,1,rep,name=findings,proto3" json:"findings,omitempty"`
-	ToolCallId    string     `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	Findings   []*Finding `protobuf:"bytes,1,rep,name=findings,proto3" json:"findings,omitempty"`
+	ToolCallId string     `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	// The ids of findings of earlier reviews, such as E-1, that the change fixes. Their
+	// threads are resolved, so look at the code before you report one.
+	Fixed         []string `protobuf:"bytes,3,rep,name=fixed,proto3" json:"fixed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -130,6 +134,13 @@ func (x *ReportFindingsArgs) GetToolCallId() string {
 		return x.ToolCallId
 	}
 	return ""
+}
+
+func (x *ReportFindingsArgs) GetFixed() []string {
+	if x != nil {
+		return x.Fixed
+	}
+	return nil
 }
 
 type Finding struct {
@@ -423,11 +434,12 @@ var File_agent_v1_report_findings_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_report_findings_tool_proto_rawDesc = "" +
 	"\n" +
-	"#agent/v1/report_findings_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\x9d\x01\n" +
-	"\x12ReportFindingsArgs\x123\n" +
-	"\bfindings\x18\x01 \x03(\v2\x11.agent.v1.FindingB\x04\x88\xb5\x18\x01R\bfindings\x12&\n" +
+	"#agent/v1/report_findings_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\xad\x01\n" +
+	"\x12ReportFindingsArgs\x12-\n" +
+	"\bfindings\x18\x01 \x03(\v2\x11.agent.v1.FindingR\bfindings\x12&\n" +
 	"\ftool_call_id\x18\x02 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId:*\x8a\xb5\x18&\n" +
+	"toolCallId\x12\x14\n" +
+	"\x05fixed\x18\x03 \x03(\tR\x05fixed:*\x8a\xb5\x18&\n" +
 	"\x0eReportFindings\x12\x0ereportFindings\x18\x01 \x028\x01\"\x86\x02\n" +
 	"\aFinding\x12\x18\n" +
 	"\x04path\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\x04path\x12\x18\n" +

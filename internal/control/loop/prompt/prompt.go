@@ -56,7 +56,7 @@ func System(s *agent.State) string {
 		words += helperWords
 	}
 	if s.Review != nil {
-		words += reviewerWords
+		words += reviewerWords + earlier(s.Review.PullRequest)
 	}
 	return words
 }
