@@ -240,7 +240,7 @@ func (a *assembly) openPulls(context.Context) error {
 	a.pulls = pull.New(pull.Config{
 		Forges: forges, App: asApp, Git: a.gateway, Journal: a.observer.Journal(), Secrets: a.configured,
 		Link:  func(id string) string { return strings.TrimSuffix(localhostName(a.publicURL()), "/") + "/agents/" + id },
-		Shown: a.team.ShownOutside, Privacy: a.team.Private, Reviewers: a.team.ReviewersOf, Mark: a.mark, Logger: a.logger,
+		Shown: a.team.ShownOutside, Privacy: a.team.Private, Reviewers: a.team.ReviewersOf, Mark: a.mark, FailOn: agent.Severity(a.config.Reviews.FailOn), Logger: a.logger,
 	})
 	return nil
 }

@@ -61,6 +61,7 @@ type Config struct {
 	Connections  []connectionConfig `yaml:"connections"` // senders of events
 	PullRequests pullRequestsConfig `yaml:"pull_requests"`
 	Mentions     mentionsConfig     `yaml:"mentions"`
+	Reviews      reviewsConfig      `yaml:"reviews"`
 }
 
 // secretsConfig configures how machines' secrets are encrypted.
@@ -228,6 +229,7 @@ func DefaultConfig() Config {
 		API:          limitsConfig{RequestsPerMinute: 6000},
 		PullRequests: pullRequestsConfig{Poll: "2m", Gather: "1m"},
 		Mentions:     mentionsConfig{Handle: "aloft"},
+		Reviews:      reviewsConfig{Authors: "writers"},
 		Quotas:       quotasConfig{Agents: 10_000, Running: 200, Snapshots: 200},
 		Telemetry:    telemetryConfig{GhostMode: true},
 		Secrets:      secretsConfig{Keeper: safe.LocalKeeper},
@@ -446,6 +448,9 @@ func (c *Config) check(dir string, getenv func(string) string) error {
 		return err
 	}
 	if err := c.Mentions.check(duration(c.PullRequests.Poll)); err != nil {
+		return err
+	}
+	if err := c.Reviews.check(c.connected); err != nil {
 		return err
 	}
 	if c.API.RequestsPerMinute < 0 {

@@ -32,6 +32,10 @@ func (a *assembly) openEvents(context.Context) error {
 		if a.mentions != nil {
 			handler = a.mentions
 		}
+		handler, err := a.automatic(handler)
+		if err != nil {
+			return err
+		}
 		a.events = inbound.NewWorker(inbound.WorkerConfig{Inbox: a.inbox, Handler: handler, Owner: a.store.ServerID(), Logger: a.logger})
 	}
 	return nil

@@ -1,0 +1,108 @@
+// Package autoreview starts reviews of pull requests by itself, for the repositories
+// that the configuration names. An event about a pull request only makes it read at
+// its forge. The id of the reviewing agent derives from the commit at its head, so
+// that each commit is reviewed once, however often and in whatever order events come.
+package autoreview
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+
+	"aloft/internal/control/forge"
+	"aloft/internal/control/inbound"
+	"aloft/internal/fault"
+)
+
+// Config is what a desk needs. All fields but Anyone and Logger are required.
+type Config struct {
+	Forges forge.Set
+	Repos  []forge.Repo
+	Anyone bool // also review pull requests of people who may not write to the repository
+	// Start starts an agent that reviews a pull request and posts its findings there.
+	// The error is a fault; if the id is taken, it is agent_id_conflict.
+	Start  func(ctx context.Context, agentID, prURL string) error
+	ID     func(words ...string) string // a reserved agent id for the words
+	Next   inbound.Handler              // gets all changes, too
+	Logger *slog.Logger
+}
+
+// Desk starts reviews. Its methods are safe for concurrent use.
+type Desk struct{ Config }
+
+// New returns a desk.
+func New(c Config) *Desk {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Desk{c}
+}
+
+// Changed implements [inbound.Handler]. It starts a review if the change is one of an
+// open pull request whose commit was not reviewed, and passes the change on.
+func (d *Desk) Changed(ctx context.Context, c inbound.Change) error {
+	if c.Kind != inbound.PullRequest || c.OnIssue || c.Number <= 0 || !slices.ContainsFunc(d.Repos, c.Repo.Same) {
+		return d.Next.Changed(ctx, c)
+	}
+	err := d.review(ctx, c)
+	next := d.Next.Changed(ctx, c)
+	why, isIgnored := errors.AsType[inbound.Ignored](err)
+	_, nextIgnores := errors.AsType[inbound.Ignored](next)
+	switch {
+	case err != nil && !isIgnored:
+		return err
+	case next != nil && !nextIgnores:
+		return next
+	case isIgnored && nextIgnores:
+		return inbound.Ignored(fmt.Sprintf("no review: %s; %v", why, next))
+	}
+	return nil
+}
+
+// review starts a review of the pull request. The error is an [inbound.Ignored] if
+// none is started and a repeat would not change that.
+func (d *Desk) review(ctx context.Context, c inbound.Change) error {
+	f, r, err := d.Forges.Find(c.Repo)
+	if err != nil {
+		return err
+	}
+	p, err := f.Get(ctx, r, c.Number)
+	switch {
+	case fault.Is(err, fault.KindNotFound):
+		return inbound.Ignored("the pull request does not exist")
+	case err != nil:
+		return err
+	case p.State != forge.Open:
+		return inbound.Ignored("the pull request is " + string(p.State))
+	case p.Draft:
+		return inbound.Ignored("the pull request is a draft")
+	case p.HeadCommit == "":
+		return fault.Unavailable("%s does not know the commit of %s yet", r.Host, p.URL).Named(forge.CodeUnreachable)
+	}
+	if !d.Anyone {
+		why, err := forge.Outsider(ctx, f, r, p.Author)
+		if err != nil {
+			return err
+		}
+		if why != "" {
+			return inbound.Ignored(why)
+		}
+	}
+	id := d.ID("autoreview", strings.ToLower(r.String()), strconv.Itoa(p.Number), p.HeadCommit)
+	err = d.Start(ctx, id, p.URL)
+	fa := fault.Of(err)
+	switch {
+	case err == nil:
+		d.Logger.InfoContext(ctx, "review started by an event", "url", p.URL, "commit", p.HeadCommit, "agent", id)
+		return nil
+	case fa.Code == "agent_id_conflict":
+		return inbound.Ignored("its commit is reviewed already")
+	case fa.Kind == fault.KindInternal || fa.Kind == fault.KindUnavailable || fa.Kind == fault.KindExhausted:
+		return err
+	}
+	return inbound.Ignored(fa.Message)
+}
