@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/store"
+	"aloft/internal/conversation"
 	"aloft/internal/patch"
 )
 
@@ -30,6 +32,8 @@ func TestReview(t *testing.T) {
 		"Checks":       body(change, `,"checks":["make"]`),
 		"Preset":       body(change, `,"env":{"type":"cloud","preset":"setup"}`),
 		"Repositories": strings.Replace(body(change, ""), `"repos":[`, `"repos":[{"url":"https://git.example.com/s"},`, 1),
+		"NoForge":      `{"prompt":{"text":"x"},"review":{"pullRequest":"https://git.example.com/o/r/pull/7"}}`,
+		"Empty":        `{"prompt":{"text":"x"},"review":{}}`,
 		"PresetAlone":  `{"prompt":{"text":"x"},"repos":[{"url":"https://git.example.com/r"}],"env":{"type":"cloud","preset":"review"}}`,
 	} {
 		if a := h.call("POST", "/v1/agents", bad); a.status != 400 {
@@ -45,8 +49,32 @@ func TestReview(t *testing.T) {
 	if got := h.want(h.call("GET", "/v1/agents/"+id+"/findings", ""), 200); !strings.Contains(string(got.body), `"line":1,"endLine":1,"severity":"high","title":"Wrong"`) {
 		t.Errorf("findings %s", got.body)
 	}
+	if got := h.want(h.call("GET", "/v1/agents/"+id+"/findings", ""), 200); strings.Contains(string(got.body), "posted") {
+		t.Errorf("a review of a patch: %s", got.body)
+	}
 	other, _ := h.begin()
 	if got := h.want(h.call("GET", "/v1/agents/"+other+"/findings", ""), 200); !strings.Contains(string(got.body), `"findings":[]`) {
 		t.Errorf("findings of another agent: %s", got.body)
+	}
+}
+
+// The findings of a pull request say whether they were posted.
+func TestPostedReview(t *testing.T) {
+	h := newHouse(t)
+	id, runID := agent.NewID(), agent.NewRunID()
+	head := int64(0)
+	if _, err := h.store.Append(t.Context(), store.Append{AgentID: id, IfHead: &head, Events: []agent.Event{
+		{Body: &agent.Created{Name: "review", Review: &agent.ReviewTask{PullRequest: &agent.ReviewedPull{URL: "https://git.example.com/o/r/pull/7", Commit: "c0ffee"}}}},
+		{RunID: runID, Body: &agent.RunCreated{Prompt: conversation.Text(conversation.User, "x")}},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	h.append(id, runID, &agent.ReviewComposed{}, &agent.ReviewNotPosted{Failure: agent.Failure{Code: "forge_unreachable", Message: "it is down", Hint: "try again"}})
+	for _, want := range []string{`"error":"it is down: try again"`, `"url":"https://git.example.com/o/r/pull/7#1"`} {
+		got := h.want(h.call("GET", "/v1/agents/"+id+"/findings", ""), 200)
+		if !strings.Contains(string(got.body), want) || !strings.Contains(string(got.body), `"pullRequest":"https://git.example.com/o/r/pull/7","commit":"c0ffee"`) {
+			t.Errorf("findings %s, want %s", got.body, want)
+		}
+		h.append(id, runID, &agent.ReviewComposed{}, &agent.ReviewPosted{URL: "https://git.example.com/o/r/pull/7#1", Remarks: []string{"no status"}})
 	}
 }
