@@ -31,6 +31,7 @@ import (
 	forgefake "aloft/internal/control/forge/fake"
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/identity"
+	"aloft/internal/control/ledger"
 	"aloft/internal/control/loop"
 	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/loop/remote"

@@ -12,9 +12,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/fileblob"
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"aloft/internal/fault"
