@@ -63,7 +63,7 @@ func classify(r Repo, cred *credential, stderr string, err error) error {
 		return refused(r, cred).Because(err)
 	case hasAny(say, saysHostKey):
 		return unreachable(r, "its ssh host key is not known to the server").
-			Hint("add the host's key to the known_hosts of the user that runs the server").Because(err)
+			Hint("add the host's key to the known_hosts of the user that starts the server").Because(err)
 	case hasAny(say, saysNotFound):
 		f := fault.NotFound("repository %s was not found", r).Named(CodeRepoNotFound).Because(err)
 		if cred == nil {
@@ -85,7 +85,7 @@ func refused(r Repo, cred *credential) *fault.Error {
 			Hint("renew the token of the entry %q under git.credentials in the server's configuration, and see that it may use %s", cred.url, r)
 	case r.scheme == "ssh":
 		return fault.Denied("%s refused the server's ssh key", r.host).Named(CodeCredentialRefused).
-			Hint("give the user that runs the server a key that may use %s, or use an https URL", r)
+			Hint("give the user that starts the server a key that may use %s, or use an https URL", r)
 	}
 	return fault.Denied("%s asks for a credential for %s, and none is configured", r.host, r).Named(CodeCredentialRefused).
 		Hint("add an entry with url %s://%s, username and token under git.credentials in the server's configuration", r.scheme, r.host)

@@ -171,7 +171,7 @@ func (s *Local) mayUse(v *service, r Repo) error {
 		v.as = &syscall.Credential{Uid: info.Uid, Gid: info.Gid}
 	case int(info.Uid) != own && info.Uid != 0:
 		return fault.Denied("repository %s belongs to another user of the host than the server's", r).Named(CodeCredentialRefused).
-			Hint("change its owner to the user that runs the server, or use ssh")
+			Hint("change its owner to the user that starts the server, or use ssh")
 	}
 	links, err := v.read("objects/info/alternates")
 	if err != nil {
