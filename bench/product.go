@@ -276,8 +276,12 @@ func serverOf(pid int) (child int) {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, f := range files {
 		text, _ := os.ReadFile(f) // a thread may have ended
-		if n, _ := fmt.Sscan(string(text), &child); n == 1 {
-			return child
+		for field := range strings.FieldsSeq(string(text)) {
+			args, _ := os.ReadFile("/proc/" + field + "/cmdline") // a process may have ended
+			if strings.Contains(string(args), "\x00serve\x00") {
+				_, _ = fmt.Sscan(field, &child)
+				return child
+			}
 		}
 	}
 	return 0

@@ -21,20 +21,14 @@ import (
 // serverPID returns the process of the server, which is a child of the host-daemon.
 func (a *aloft) serverPID() int {
 	a.t.Helper()
-	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", a.cmd.Process.Pid))
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", a.cmd.Process.Pid))
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	// The child belongs to one of the threads.
-	if len(children) == 0 {
-		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", a.cmd.Process.Pid))
-		if err != nil {
-			a.t.Fatal(err)
-		}
-		for _, file := range threads {
-			more, _ := os.ReadFile(file) // a thread may have ended
-			children = append(children, more...)
-		}
+	var children []byte
+	for _, file := range threads { // a child belongs to one of them
+		more, _ := os.ReadFile(file) // a thread may have ended
+		children = append(children, more...)
 	}
 	for field := range strings.FieldsSeq(string(children)) {
 		args, _ := os.ReadFile("/proc/" + field + "/cmdline") // a process may have ended
