@@ -52,7 +52,13 @@ func (c serving) hostDaemon(u unprivileged.User) (*hostd.Daemon, io.Closer, erro
 	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: c.level}))
 	return hostd.New(hostd.Config{
 		User: u.ID, Logger: logger,
-		Load: func() ([]byte, error) { return server.ReadConfig(c.file) },
+		Load: func() (text []byte, files map[string][]byte, err error) {
+			if text, err = server.ReadConfig(c.file); err != nil {
+				return nil, nil, err
+			}
+			config, err := server.ParseConfig(c.file, text, c.getenv)
+			return text, config.ReadScripts(), err
+		},
 		Open: func(_ context.Context, text []byte) (*hostd.Opened, error) {
 			config, err := server.ParseConfig(c.file, text, c.getenv)
 			if err != nil {
@@ -67,8 +73,7 @@ func (c serving) hostDaemon(u unprivileged.User) (*hostd.Daemon, io.Closer, erro
 // serveAsUser runs the server in a process of the user, and the host-daemon in this
 // one, which is root's.
 func serveAsUser(ctx context.Context, c serving, u unprivileged.User) (err error) {
-	config, err := server.LoadConfig(c.file, c.getenv) // its errors come first
-	if err != nil {
+	if _, err := server.LoadConfig(c.file, c.getenv); err != nil { // its errors come first
 		return err
 	}
 	if err := unprivileged.GiveData(c.options.Data, u); err != nil {
@@ -109,7 +114,7 @@ func serveAsUser(ctx context.Context, c serving, u unprivileged.User) (err error
 	serving.Args[0] = os.Args[0]
 	serving.Env = append(os.Environ(), "HOME="+c.options.Data, hostDaemonVariable+"="+calls.Addr().String(), inheritVariable+"=1")
 	serving.Stdout, serving.Stderr, serving.ExtraFiles = os.Stdout, os.Stderr, []*os.File{file, lock}
-	process := unprivileged.Process{Cmd: serving, User: u, Show: append(config.Scripts(), c.options.Data)}
+	process := unprivileged.Process{Cmd: serving, User: u, Show: []string{c.options.Data}}
 	err = process.Run(func() { go passSignals(ctx, running, serving.Process) })
 	stop()
 	return errors.Join(exitOf(err), <-ended)

@@ -176,6 +176,7 @@ func (c serving) loadFromHostDaemon(ctx context.Context) (server.Config, error) 
 		return server.DefaultConfig(), err
 	}
 	config, err := server.ParseConfig(c.file, loaded.Text, c.getenv)
+	config.UseScripts(loaded.Files)
 	config.Host = func(ctx context.Context) (*hostd.Host, error) { return client.Open(ctx, loaded) }
 	return config, err
 }

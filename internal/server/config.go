@@ -100,6 +100,7 @@ type ModelConfig struct {
 	APIKey        string       `yaml:"api_key"`        // the key itself
 	APIKeyEnv     string       `yaml:"api_key_env"`    // or the environment variable that holds it
 	Script        string       `yaml:"script"`         // for scripted: a file; default the demonstration
+	ScriptText    []byte       `yaml:"-"`              // of the file, if somebody else has read it
 	ContextWindow int          `yaml:"context_window"` // tokens; default what is known about the model
 	MaxOutput     int          `yaml:"max_output"`     // tokens per reply
 	Price         *priceConfig `yaml:"price"`          // nil if unknown

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"sync"
 
 	"aloft/internal/control/model"
@@ -59,7 +60,7 @@ func newModel(c ModelConfig, info model.Info, settings []model.Setting) (model.M
 	case "google":
 		return google.New(google.Config{Name: c.Name, BaseURL: c.BaseURL, Key: c.APIKey, Effort: effort, Thinking: geminiThinking(info.Traits.Thinking, thinking), Schema: schema})
 	default:
-		return scripted.New(scripted.Config{File: c.Script})
+		return scripted.New(scripted.Config{File: c.Script, Text: c.ScriptText})
 	}
 }
 
@@ -135,12 +136,23 @@ func (m *models) find(name string) (model.Model, model.Info, error) {
 	return made, info, nil
 }
 
-// Scripts returns the files of the scripted models.
-func (c Config) Scripts() (files []string) {
+// ReadScripts returns the texts of the scripts, by the path of their files. Files that
+// cannot be read are left out: opening their models reports the error.
+func (c Config) ReadScripts() map[string][]byte {
+	texts := map[string][]byte{}
 	for _, m := range c.Models {
-		if m.Script != "" {
-			files = append(files, m.Script)
+		if text, err := os.ReadFile(m.Script); err == nil {
+			texts[m.Script] = text
 		}
 	}
-	return files
+	return texts
+}
+
+// UseScripts makes models use the texts of scripts instead of reading the files.
+func (c Config) UseScripts(texts map[string][]byte) {
+	for i, m := range c.Models {
+		if text, ok := texts[m.Script]; ok {
+			c.Models[i].ScriptText = text
+		}
+	}
 }

@@ -90,7 +90,7 @@ func TestProtectedFiles(t *testing.T) {
 		shell("cat .git/config"), shell("ls -A .git/hooks"),
 	}
 	judge := filepath.Join(t.TempDir(), "judge.yaml")
-	if err := os.WriteFile(judge, []byte("scripts:\n  - turns: [{text: '{\"verdict\":\"block\",\"reason\":\"it reaches out of the sandbox\"}'}]\n"), 0o644); err != nil {
+	if err := os.WriteFile(judge, []byte("scripts:\n  - turns: [{text: '{\"verdict\":\"block\",\"reason\":\"it reaches out of the sandbox\"}'}]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	git := gittest.New(t)

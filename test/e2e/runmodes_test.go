@@ -237,7 +237,7 @@ scripts:
   - {match: 'internal:\d+/leak', turns: [{text: '{"verdict":"block","reason":"it sends the code away"}'}]}
   - {match: 'internal:\d+/error', turns: [{fail: [{status: 500, always: true}], text: '{"verdict":"allow"}'}]}
   - {match: 'internal:\d+/nonsense', turns: [{text: 'Sure. {"verdict":"allow"} and {"verdict":"allow"}'}]}
-`), 0o644); err != nil {
+`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	a := start(t, scripted(t, `

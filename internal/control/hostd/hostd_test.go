@@ -131,7 +131,9 @@ func serve(t *testing.T, address string, user int) *server {
 	machines := fake.New(t.TempDir(), nil)
 	s.daemon = New(Config{
 		User: user, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		Load: func() ([]byte, error) { return []byte(s.text.Load().(string)), nil },
+		Load: func() ([]byte, map[string][]byte, error) {
+			return []byte(s.text.Load().(string)), map[string][]byte{"/f": []byte("file")}, nil
+		},
 		Open: func(_ context.Context, text []byte) (*Opened, error) {
 			if string(text) == "broken" {
 				return nil, fault.Invalid("the configuration is broken")
@@ -191,7 +193,7 @@ func TestConfigurations(t *testing.T) {
 		t.Errorf("opened another configuration: %v", err)
 	}
 	first, err := s.c.Load(t.Context())
-	if err != nil || string(first.Text) != "one" {
+	if err != nil || string(first.Text) != "one" || string(first.Files["/f"]) != "file" {
 		t.Fatalf("loaded %q, %v", first.Text, err)
 	}
 	s.open(t)

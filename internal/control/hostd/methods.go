@@ -58,16 +58,17 @@ type none struct{}
 type Configuration struct {
 	Text   []byte
 	Digest string
+	Files  map[string][]byte // that it names for the server, by their paths
 }
 
 var configMethods = map[string]handler{
 	"load": func(_ context.Context, s *session) (any, []*os.File, error) {
-		text, err := s.d.Load()
+		text, files, err := s.d.Load()
 		if err != nil {
 			return nil, nil, err
 		}
 		sum := sha256.Sum256(text)
-		c := Configuration{text, hex.EncodeToString(sum[:])}
+		c := Configuration{text, hex.EncodeToString(sum[:]), files}
 		s.d.mu.Lock()
 		defer s.d.mu.Unlock()
 		s.d.loaded[c.Digest] = text

@@ -19,8 +19,9 @@ import (
 // Config configures a [Daemon].
 type Config struct {
 	User int // user id of the server, which alone may call
-	// Load returns the text of the configuration as it is now.
-	Load func() ([]byte, error)
+	// Load returns the text of the configuration as it is now, and the files that it
+	// names for the server, by their paths.
+	Load func() (text []byte, files map[string][]byte, err error)
 	// Open opens the host with a configuration that Load has returned. The host-daemon
 	// closes the host before it opens the next one.
 	Open   func(ctx context.Context, configuration []byte) (*Opened, error)

@@ -37,7 +37,7 @@ func overHostDaemon(t *testing.T, dir string, r *Runtime) served {
 	}
 	d := hostd.New(hostd.Config{
 		User: os.Geteuid(), Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		Load: func() ([]byte, error) { return nil, nil },
+		Load: func() ([]byte, map[string][]byte, error) { return nil, nil, nil },
 		Open: func(context.Context, []byte) (*hostd.Opened, error) {
 			return &hostd.Opened{
 				Host:  hostd.Host{Machines: r, Layers: r.Layers(), Git: git, Close: func() error { return nil }},

@@ -71,13 +71,16 @@ var demo []byte
 // Config selects the script.
 type Config struct {
 	File string // a script file; "" is the built-in demo
+	Text []byte // of the file, if it has been read; otherwise nil
 }
 
 // New returns the model that plays cfg.File. The error names the file and the
 // line.
 func New(cfg Config) (model.Model, error) {
 	data := demo
-	if cfg.File != "" {
+	if cfg.Text != nil {
+		data = cfg.Text
+	} else if cfg.File != "" {
 		var err error
 		if data, err = os.ReadFile(cfg.File); err != nil {
 			return nil, fmt.Errorf("script: %w", err)
