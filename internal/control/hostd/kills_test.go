@@ -39,3 +39,20 @@ func TestQuiet(t *testing.T) {
 	check("on a kernel that does not count", 0, true, false)
 	check("on a kernel that does not count, again", 0, true, false)
 }
+
+// TestQuietFromTheStart checks that a machine is asked about once if the host was quiet
+// before.
+func TestQuietFromTheStart(t *testing.T) {
+	now, asked := time.Unix(1000, 0), 0
+	q := &quiet{host: func() (int, bool) { return 5, true }, now: func() time.Time { return now }}
+	q.watch()
+	now = now.Add(cgroup.SettleTime + 1)
+	for range 3 {
+		if q.ask("m", 0, func() bool { asked++; return false }) {
+			t.Error("a quiet machine had kills")
+		}
+	}
+	if asked != 1 {
+		t.Errorf("asked %d times", asked)
+	}
+}

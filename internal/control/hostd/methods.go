@@ -110,6 +110,7 @@ func (c *Client) Open(ctx context.Context, loaded Configuration) (*Host, error) 
 	if _, err := c.do(ctx, "open", loaded.Digest, &v, options{}); err != nil {
 		return nil, err
 	}
+	c.quiet.watch()
 	git, err := newGit(ctx, c)
 	if err != nil {
 		return nil, err
