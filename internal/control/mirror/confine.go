@@ -39,9 +39,7 @@ var certificates = []string{"SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO", "
 // confine makes git run confined from now on, unless this host cannot do that.
 func (s *Mirrors) confine() {
 	if s.unconfined = s.host.Confined(); s.unconfined != nil {
-		if os.Geteuid() == 0 {
-			s.log.Warn("git runs as root, without confinement", "reason", s.unconfined)
-		}
+		s.unconfine()
 		return
 	}
 	s.confined = true
@@ -66,9 +64,15 @@ func (s *Mirrors) confine() {
 		}
 	}
 	if _, _, err := s.git(s.ctx, invocation{args: []string{"version"}}); err != nil {
-		s.log.Warn("git runs as root, without confinement", "reason", err)
 		s.confined, s.unconfined = false, err
+		s.unconfine()
 	}
+}
+
+// unconfine makes git run as the server's user from now on.
+func (s *Mirrors) unconfine() {
+	s.log.Warn("git runs as the server's user, without confinement", "user", os.Geteuid(), "reason", s.unconfined)
+	s.host = unconfinedHost{s.host}
 }
 
 // Unconfined returns nil if git runs confined, or why it does not.

@@ -1,6 +1,8 @@
 package mirror
 
 import (
+	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -10,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"aloft/internal/control/confine"
 	"aloft/internal/control/mirror/owner"
 	"aloft/internal/need"
 )
@@ -101,7 +104,7 @@ func TestHostileGit(t *testing.T) {
 	if got := run(false); strings.Contains(got, "read ") || strings.Contains(got, "wrote ") || strings.Contains(got, "moved ") || strings.Contains(got, "can work") {
 		t.Errorf("in a jail that may read the mirror: %s", got)
 	}
-	confine := s.unconfine()
+	confine := s.withoutJail()
 	got := run(false)
 	confine()
 	for verb, files := range map[string][]string{"read": read, "wrote": write, "moved": move} {
@@ -119,7 +122,7 @@ func TestHostileGit(t *testing.T) {
 func TestOwners(t *testing.T) {
 	dir := t.TempDir()
 	s := openConfined(t, dir, "")
-	confine := s.unconfine()
+	confine := s.withoutJail()
 	m := s.prepared(t, "https://a.example/a.git")
 	out, _, err := m.git(t.Context(), invocation{args: []string{"hash-object", "-w", "--stdin"}, stdin: strings.NewReader("text")})
 	if err != nil {
@@ -233,7 +236,7 @@ func TestExportIsRoots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	confine := s.unconfine() // fetch a local file as root
+	confine := s.withoutJail() // fetch a local file as root
 	if _, _, err := m.git(t.Context(), invocation{args: []string{"fetch", "-q", filepath.Join(work, "b"), "main:main"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -258,11 +261,48 @@ func TestExportIsRoots(t *testing.T) {
 	}
 }
 
-// unconfine makes git run without confinement until the returned function is called.
-func (s *Mirrors) unconfine() (confine func()) {
+// withoutJail makes git run without confinement until the returned function is called.
+func (s *Mirrors) withoutJail() (confine func()) {
 	host := s.host
-	plain := *host.(*Local)
-	plain.jails = nil
-	s.host, s.confined = &plain, false
+	s.host, s.confined = unconfinedHost{host}, false
 	return func() { s.host, s.confined = host, true }
+}
+
+// brokenHost is a host that seems to confine commands, and cannot.
+type brokenHost struct{ Host }
+
+func (brokenHost) Confined() error { return nil }
+
+func (brokenHost) Run(_ context.Context, c confine.Command) error {
+	c.Started()
+	return errors.New("no mount namespaces")
+}
+
+// TestHostThatCannotConfine checks that git works as the server's user where it cannot be
+// confined, whether the host says so or a first command shows it.
+func TestHostThatCannotConfine(t *testing.T) {
+	for name, broken := range map[string]func(*Local) Host{
+		"Said": func(l *Local) Host { l.jails, l.unconfined = nil, errors.New("not root"); return l },
+		"Seen": func(l *Local) Host { return brokenHost{l} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			local, err := NewLocal(LocalConfig{Dir: dir, Server: os.Geteuid()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := Open(Config{Dir: dir, Host: broken(local)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			if s.Unconfined() == nil {
+				t.Error("git counts as confined")
+			}
+			m := s.prepared(t, "https://a.example/a.git")
+			if _, _, err := m.git(t.Context(), invocation{args: []string{"hash-object", "-w", "--stdin"}, stdin: strings.NewReader("text"), changes: true}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }

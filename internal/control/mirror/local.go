@@ -32,13 +32,11 @@ import (
 type Host interface {
 	// Confined returns nil if Run confines commands, or why it does not.
 	Confined() error
-	// Run runs a command on mirrors; see [confine.Host.Run]. If the host cannot
-	// confine it, the command runs as the server's user.
+	// Run runs a command on mirrors; see [confine.Host.Run].
 	Run(ctx context.Context, c confine.Command) error
 
 	// Share, Tidy, TakeBack and Empty work on a folder of the server; see
-	// package owner. Without confinement no owner changes. It is no error for
-	// Empty that the folder is missing.
+	// package owner. It is no error for Empty that the folder is missing.
 	Share(dir string, user int) error
 	Tidy(dir string, user int) error
 	TakeBack(dir string) error
@@ -120,9 +118,14 @@ func (l *Local) Confined() error { return l.unconfined }
 
 // Run implements [Host].
 func (l *Local) Run(ctx context.Context, c confine.Command) error {
-	if l.jails != nil {
-		return l.jails.Run(ctx, c)
+	if l.jails == nil {
+		return runUnconfined(ctx, c)
 	}
+	return l.jails.Run(ctx, c)
+}
+
+// runUnconfined runs a command as this process's user, with the limits of its jail.
+func runUnconfined(ctx context.Context, c confine.Command) error {
 	c.SetCancel()
 	err := c.Cmd.Start()
 	c.Started()
@@ -134,27 +137,34 @@ func (l *Local) Run(ctx context.Context, c confine.Command) error {
 	return confine.Wait(ctx, c)
 }
 
+// unconfinedHost is a [Host] that cannot confine commands, or not well enough. They run
+// as this process's user, and all files are that user's.
+type unconfinedHost struct{ Host }
+
+// Run implements [Host].
+func (unconfinedHost) Run(ctx context.Context, c confine.Command) error { return runUnconfined(ctx, c) }
+
+// Share implements [Host].
+func (unconfinedHost) Share(string, int) error { return nil }
+
+// Tidy implements [Host].
+func (h unconfinedHost) Tidy(dir string, _ int) error { return h.Host.Tidy(dir, 0) }
+
+// TakeBack implements [Host].
+func (unconfinedHost) TakeBack(string) error { return nil }
+
 // Share implements [Host].
 func (l *Local) Share(dir string, user int) error {
-	if l.jails == nil {
-		return nil
-	}
 	return in(dir, func(root *os.Root) error { return l.server.Share(root, user) })
 }
 
 // Tidy implements [Host].
 func (l *Local) Tidy(dir string, user int) error {
-	if l.jails == nil {
-		user = 0
-	}
 	return in(dir, func(root *os.Root) error { return l.server.Tidy(root, user) })
 }
 
 // TakeBack implements [Host].
 func (l *Local) TakeBack(dir string) error {
-	if l.jails == nil {
-		return nil
-	}
 	return in(dir, l.server.TakeBack)
 }
 
