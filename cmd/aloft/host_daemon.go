@@ -157,7 +157,10 @@ func exitOf(err error) error {
 	case exit.ExitCode() >= 0:
 		return &cli.Problem{Exit: exit.ExitCode(), Code: "server", Err: err}
 	}
-	return fmt.Errorf("the server's process has ended: %w", err)
+	return &cli.Problem{
+		Exit: cli.Failure, Code: "server_killed", Message: fmt.Sprintf("the server's process has ended: %v", exit),
+		Hint: "start the server again: agents go on where they were", Err: err,
+	}
 }
 
 // newHostDaemonCommand returns the command that runs only the host-daemon, for a server

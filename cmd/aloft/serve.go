@@ -83,7 +83,7 @@ start. SIGHUP makes it read its configuration again.`,
 	cmd.Flags().StringVar(&o.Data, "data", o.Data, "data `folder` (ALOFT_DATA)")
 	cmd.Flags().StringVar(&address, "store", "", "`address` of a PostgreSQL database to use instead of a file in the data folder (ALOFT_STORE; use that for an address with a password)")
 	cmd.Flags().StringVar(&o.Listen, "listen", o.Listen, "`address` to listen on; port 0 picks a free one (ALOFT_LISTEN)")
-	cmd.Flags().StringVar(&userName, "user", "", "`name` of the user that the server runs as if root starts it; root keeps all rights (default "+unprivileged.UserName+" if it exists)")
+	cmd.Flags().StringVar(&userName, "user", "", "`name` of the user that the server runs as if root starts it; with root, it keeps the rights of root (default "+unprivileged.UserName+" if it exists)")
 	cmd.Flags().BoolVar(&example, "example", false, "print an example configuration and exit")
 	cmd.Flags().BoolVar(&verbose, "verbose", false, "log debug messages")
 	return cmd

@@ -179,7 +179,7 @@ func (s *Mirrors) command(ctx context.Context, inv invocation) *exec.Cmd {
 // the PATH.
 func baseEnviron(ours []string) (env []string, path string) {
 	env = []string{
-		"GIT_TEMPLATE_DIR=", "GIT_SSH_VARIANT=ssh", "GIT_SSH_COMMAND=" + sshCommand,
+		"GIT_TEMPLATE_DIR=",
 	}
 	path = "/usr/local/bin:/usr/bin:/bin"
 	for _, kv := range ours {
@@ -200,7 +200,7 @@ func (m *Mirror) upstream(ctx context.Context, r Repo, inv invocation) (stdout [
 	if r.scheme == "file" {
 		return m.onThisHost(ctx, r, inv)
 	}
-	if r.scheme == "ssh" && m.all.confined {
+	if r.scheme == "ssh" {
 		return m.overSSH(ctx, r, inv)
 	}
 	run := func(at Repo) (stdout []byte, stderr string, err error) {
@@ -242,7 +242,7 @@ func (m *Mirror) runOnce(ctx context.Context, r Repo, inv invocation) (stdout []
 	config, env := cred.environ()
 	inv.network = true
 	inv.config = slices.Concat(config, to.config, inv.config)
-	inv.env = slices.Concat(inv.env, env, to.env)
+	inv.env = slices.Concat(inv.env, env)
 	inv.env = append(inv.env, "GIT_ALLOW_PROTOCOL="+allowedProtocols(r.scheme))
 	ctx, cancel := context.WithTimeoutCause(ctx, fetchLimit, errTooSlow)
 	defer cancel()

@@ -189,6 +189,9 @@ func in(dir string, f func(*os.Root) error) error {
 
 // KnownToSSH implements [Host].
 func (l *Local) KnownToSSH(ctx context.Context, host, port string) bool {
+	if _, err := ParseURL("ssh://" + net.JoinHostPort(host, port) + "/r"); err != nil {
+		return false // a configuration of ssh may run commands with the name
+	}
 	run := func(program string, args ...string) (string, error) {
 		cmd := exec.CommandContext(ctx, program, args...)
 		cmd.Env = append([]string{"PATH=" + l.path}, l.baseEnv...)

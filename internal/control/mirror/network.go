@@ -33,7 +33,6 @@ const (
 // route is how git connects to a repository's server.
 type route struct {
 	config [][2]string
-	env    []string
 	dial   string     // host:port to test a silent connection with
 	pin    netip.Addr // the address that ssh must connect to, if it is valid
 }
@@ -71,7 +70,6 @@ func (s *Mirrors) route(ctx context.Context, r Repo) (route, error) {
 	}
 	if r.scheme == "ssh" {
 		to.pin = addrs[0]
-		to.env = []string{"GIT_SSH_COMMAND=" + strings.Join(append([]string{sshCommand}, pinned(to.pin, host, port)...), " ")}
 		return to, nil
 	}
 	list := make([]string, len(addrs))

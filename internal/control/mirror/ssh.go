@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// overSSH runs a git command that talks to the repository's server by ssh, which is not
-// confined: git is, and talks to it through a socket.
+// overSSH runs a git command that talks to the repository's server by ssh. The host runs
+// ssh, which is never confined, and git talks to it through a socket.
 func (m *Mirror) overSSH(ctx context.Context, r Repo, inv invocation) (stdout []byte, stderr string, err error) {
 	to, err := m.all.route(ctx, r)
 	if err != nil {
