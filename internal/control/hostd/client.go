@@ -42,7 +42,7 @@ type options struct {
 // gone is the error of a call whose host-daemon does not answer.
 func gone(method string, err error) error {
 	return fault.Unavailable("the host-daemon does not answer").Named("host_daemon_gone").
-		Hint("restart the server").Because(fmt.Errorf("%s: %w", method, err))
+		Hint("check that it runs (systemctl status aloft-host-daemon), then restart the server").Because(fmt.Errorf("%s: %w", method, err))
 }
 
 // do calls the method with args, which becomes JSON, and decodes the value of its result

@@ -42,8 +42,12 @@ func FindUser(name string) (User, error) {
 		name = UserName
 	}
 	u, err := user.Lookup(name)
-	if _, unknown := errors.AsType[user.UnknownUserError](err); unknown && !given {
-		return User{ID: nameless, Group: nameless}, nil
+	if _, unknown := errors.AsType[user.UnknownUserError](err); unknown {
+		if !given {
+			return User{ID: nameless, Group: nameless}, nil
+		}
+		return User{}, fault.NotFound("there is no user %s on this host", name).Named("no_user").
+			Hint("create it (useradd --system %s), or name another one with --user", name)
 	}
 	if err != nil {
 		return User{}, fmt.Errorf("user %s: %w", name, err)
