@@ -68,9 +68,10 @@ var doors = map[string]door{
 	"internal/guest/sshd/listen.go listener":     {2, "programs of the machine, to what a person forwards by ssh -R", ""},
 
 	// A person's own computer.
-	"internal/cli/machines/forward.go listener": {1, own, ""},
-	"internal/cli/host/demo_repo.go listener":   {1, own, ""},
-	"internal/cli/host/demo_repo.go server":     {1, own, ""},
+	"internal/cli/machines/forward.go listener":         {1, own, ""},
+	"internal/cli/host/demo_repo.go listener":           {1, own, ""},
+	"internal/control/image/aptcache/proxy.go listener": {1, "apt of \"aloft image build\", with a password", "internal/control/image/aptcache/aptcache_test.go TestRefused"},
+	"internal/cli/host/demo_repo.go server":             {1, own, ""},
 }
 
 // TestDoors finds every door of the programs. Each needs a row that says who

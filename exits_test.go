@@ -53,6 +53,7 @@ var exits = map[string]exit{
 	"internal/control/mirror/git.go client":                {1, "the branch, to its repository", ""},
 	"internal/control/egress/client.go client":             {2, "the server's own orders, to the process of a machine's network", ""},
 	"internal/control/egress/egress.go client":             {1, "what an agent's commands send, as its network policy allows", ""},
+	"internal/control/image/aptcache/proxy.go client":      {2, fetched, ""},
 	"internal/control/image/registry/transport.go client":  {3, fetched, ""},
 	"internal/control/image/registry/registry.go client":   {1, fetched, ""},
 	"internal/control/dockerfile/docker/docker.go client":  {4, "files of a build, to the operator's engine", ""},

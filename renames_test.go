@@ -30,6 +30,7 @@ var renames = map[string]struct {
 	"internal/control/image/prune.go":                  {1, "a folder that is to be removed"},
 	"internal/control/trash/trash.go":                  {1, "a file or folder that is to be removed"},
 	"internal/control/trash/remove.go":                 {1, "a folder that is to be removed"},
+	"internal/control/image/aptcache/download.go":      {1, "a package that is complete; apt verifies it"},
 	"internal/control/image/debian/debian.go":          {1, "a blob that is named after its content, in a layout that is not in use yet"},
 	"internal/control/mirror/receive.go":               {1, "packs that git has written and synced"},
 	"internal/cli/agents/artifacts.go":                 {1, "a download of the user's, below an os.Root"},

@@ -48,5 +48,8 @@ func (c imagesConfig) engine() engine.Config {
 // CheckBuilder is the aloft doctor check for Dockerfile builds.
 func CheckBuilder(c imagesConfig) container.Check { return engine.Check(c.engine()) }
 
+// PackagesDir is the folder in which "aloft image build" keeps downloaded packages.
+func PackagesDir(data string) string { return filepath.Join(data, "build", "packages") }
+
 // buildWorkDir returns the folder for temporary files of Dockerfile builds.
 func buildWorkDir(data string) string { return filepath.Join(data, "build", "work") }

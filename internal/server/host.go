@@ -260,8 +260,12 @@ func (d *dockerfiles) Stop(id string, why error) bool {
 	return b != nil && b.Stop(id, why)
 }
 
-// Prune implements [hostd.Dockerfiles]. After it, the next builds run all their steps.
+// Prune implements [hostd.Dockerfiles]. After it, the next builds run all their
+// steps, and "aloft image build" downloads all packages.
 func (d *dockerfiles) Prune(ctx context.Context) error {
+	if err := os.RemoveAll(PackagesDir(d.options.Data)); err != nil {
+		return err
+	}
 	if _, err := os.Stat(filepath.Join(d.options.Data, "build")); err != nil || d.Ready() != nil || len(d.builds()) > 0 {
 		return nil //nolint:nilerr // there is no cache, or it is in use
 	}

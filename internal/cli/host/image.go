@@ -293,11 +293,14 @@ removed by name. This is safe to run while the server runs.`,
 		},
 	}
 	cmd.Flags().DurationVar(&unused, "unused", 7*24*time.Hour, "`how long` an image is kept after it was last used")
-	cmd.Flags().BoolVar(&cache, "build-cache", false, "also remove the cache of Dockerfile builds")
+	cmd.Flags().BoolVar(&cache, "build-cache", false, "also remove the cache of Dockerfile builds and the packages kept by \"aloft image build\"")
 	return cmd
 }
 
 func (a *app) pruneCache(ctx context.Context, data string, c server.Config) error {
+	if err := os.RemoveAll(server.PackagesDir(data)); err != nil {
+		return err
+	}
 	b, err := server.OpenBuilder(a.Embedded, data, c, c.Machine.Egress.Network(), nil)
 	if err != nil {
 		return err

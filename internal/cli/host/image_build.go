@@ -44,7 +44,9 @@ func newImageBuildCommand(a *app, f *imageFlags) *cobra.Command {
 Without --dockerfile, build the default base with mmdebstrap: Debian with the tools
 that agents need. With a --mirror of snapshot.debian.org, or with --lock, the build is
 reproducible bit for bit; an image lists its exact packages in
-/usr/share/aloft/packages.lock. --desktop adds a desktop with Chromium, about 0.9 GB;
+/usr/share/aloft/packages.lock. Downloaded packages are kept for other builds, and an
+interrupted download continues ("aloft image prune --build-cache" removes them).
+--desktop adds a desktop with Chromium, about 0.9 GB;
 --docker adds Docker and Docker Compose, about 0.4 GB.
 
 With --dockerfile, build the Dockerfile as for an environment, with BuildKit or buildah,
@@ -133,6 +135,7 @@ func (a *app) buildBase(cmd *cobra.Command, f *imageFlags, o imageBuild, name st
 	layout := filepath.Join(work, "layout")
 	err = debian.Build(cmd.Context(), layout, debian.Options{
 		Suite: o.suite, Variant: o.variant, Packages: packages, Mirrors: o.mirrors, Setup: images.Setup, Time: time.Unix(o.epoch, 0),
+		Cache: server.PackagesDir(f.data),
 	}, show.add)
 	a.Out.Status("")
 	if err != nil {

@@ -23,6 +23,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"aloft/internal/control/image/aptcache"
 )
 
 // Options describe an image to create.
@@ -33,6 +35,7 @@ type Options struct {
 	Mirrors  []string  // URLs or lines of sources.list; none means Debian's own
 	Setup    []byte    // script called with the tree's path; nil for none
 	Time     time.Time // upper limit of all times in the image
+	Cache    string    // folder that keeps downloaded packages for other builds; "" keeps none
 }
 
 // validPackage matches a package name with an optional version, and nothing
@@ -59,7 +62,7 @@ func ParsePackages(text string) ([]string, error) {
 
 // Build creates the layout at dir, which must not exist. out receives each line
 // of output.
-func Build(ctx context.Context, dir string, o Options, out func(line string)) error {
+func Build(ctx context.Context, dir string, o Options, out func(line string)) (err error) {
 	program, err := exec.LookPath("mmdebstrap")
 	if err != nil {
 		return errors.New("mmdebstrap is not installed: apt-get install -y --no-install-recommends mmdebstrap")
@@ -90,7 +93,17 @@ func Build(ctx context.Context, dir string, o Options, out func(line string)) er
 	cmd := exec.CommandContext(ctx, program, append(args, o.Mirrors...)...)
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "TMPDIR=" + work,
 		fmt.Sprintf("SOURCE_DATE_EPOCH=%d", o.Time.Unix())}
-	for _, name := range []string{"http_proxy", "https_proxy", "no_proxy"} {
+	proxies := []string{"http_proxy", "https_proxy", "no_proxy"}
+	var cache *aptcache.Proxy
+	if o.Cache != "" {
+		if cache, err = aptcache.Start(o.Cache); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, cache.Close()) }()
+		cmd.Env = append(cmd.Env, "http_proxy="+cache.URL())
+		proxies = []string{"https_proxy"} // the cache itself uses the others
+	}
+	for _, name := range proxies {
 		if v, ok := os.LookupEnv(name); ok {
 			cmd.Env = append(cmd.Env, name+"="+v)
 		}
@@ -105,6 +118,7 @@ func Build(ctx context.Context, dir string, o Options, out func(line string)) er
 	said, w := io.Pipe()
 	cmd.Stdout, cmd.Stderr = w, w
 	last := make(chan string)
+	damaged := false
 	go func() {
 		text := ""
 		lines := bufio.NewScanner(said)
@@ -114,6 +128,7 @@ func Build(ctx context.Context, dir string, o Options, out func(line string)) er
 				if text == "" && strings.HasPrefix(s, "E: ") { // keep the first error; later ones are only about the exit
 					text = s
 				}
+				damaged = damaged || strings.Contains(s, "Hash Sum mismatch")
 				out(s)
 			}
 		}
@@ -127,7 +142,11 @@ func Build(ctx context.Context, dir string, o Options, out func(line string)) er
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return fmt.Errorf("mmdebstrap: %w: %s", err, text)
+		err = fmt.Errorf("mmdebstrap: %w: %s", err, text)
+		if damaged && cache != nil {
+			err = errors.Join(fmt.Errorf("%w\na downloaded package was damaged; build again to download it again", err), cache.Forget())
+		}
+		return err
 	}
 	return writeLayout(dir, archive, o.Time)
 }

@@ -2,10 +2,13 @@ package debian
 
 import (
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -88,6 +91,55 @@ func TestBuild(t *testing.T) {
 	}
 	if digests[0] != digests[1] {
 		t.Errorf("twice the same is %v", digests)
+	}
+}
+
+// TestPackagesAreDownloadedOnce builds twice from a mirror and counts requests. A
+// damaged package in the cache fails one build, and the next one downloads it.
+func TestPackagesAreDownloadedOnce(t *testing.T) {
+	o := tiny(t)
+	repo := strings.TrimSuffix(strings.TrimPrefix(o.Mirrors[0], "deb [trusted=yes] copy://"), " ./")
+	var downloads atomic.Int32
+	files := http.FileServer(http.Dir(repo))
+	mirror := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, ".deb") {
+			downloads.Add(1)
+		}
+		files.ServeHTTP(w, r)
+	}))
+	defer mirror.Close()
+	o.Mirrors, o.Cache = []string{"deb [trusted=yes] " + mirror.URL + " ./"}, filepath.Join(t.TempDir(), "packages")
+	build := func() error {
+		return Build(t.Context(), filepath.Join(t.TempDir(), "layout"), o, func(line string) { t.Log(line) })
+	}
+	for range 2 {
+		if err := build(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := downloads.Load(); n != 1 {
+		t.Errorf("the package was downloaded %d times", n)
+	}
+	kept, err := filepath.Glob(filepath.Join(o.Cache, "*.deb"))
+	if err != nil || len(kept) != 1 {
+		t.Fatalf("kept are %v, %v", kept, err)
+	}
+	data, err := os.ReadFile(kept[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[len(data)/2] ^= 1
+	if err := os.WriteFile(kept[0], data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := build(); err == nil || !strings.Contains(err.Error(), "build again") {
+		t.Errorf("with a damaged package: %v", err)
+	}
+	if err := build(); err != nil {
+		t.Errorf("after it was removed: %v", err)
+	}
+	if n := downloads.Load(); n != 2 {
+		t.Errorf("the package was downloaded %d times", n)
 	}
 }
 
