@@ -67,8 +67,9 @@ const TypeMask = 0xf
 // Namespaces are the flags of all new namespaces.
 const Namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP
 
-// MachineNamespaces are those that a machine may create within a user namespace
-// that it creates in the same call, as the sandbox and browsers need. A cgroup
+// MachineNamespaces are those that a machine may create. For all but the user
+// namespace the kernel demands CAP_SYS_ADMIN, which a process in a machine has only
+// in a user namespace that it has created, as the sandbox and browsers do. A cgroup
 // namespace is excluded: its owner may mount the cgroup file systems, which
 // contain the machine's own limits.
 const MachineNamespaces = Namespaces &^ unix.CLONE_NEWCGROUP
@@ -90,15 +91,14 @@ var Refused = refuse(map[Process][]string{
 		"acct", "quotactl", "quotactl_fd", "syslog", "vhangup", "settimeofday", "clock_settime", "clock_adjtime",
 		"setdomainname", "nfsservctl", "lookup_dcookie", "kcmp", "open_by_handle_at", "open_tree_attr", "fspick",
 	},
-	// Namespaces can only be created with clone, whose flags a filter sees, and
-	// never entered. Docker creates and enters them for its containers.
+	// Namespaces are only created, by clone and unshare, whose flags a filter sees,
+	// and never entered. Docker enters those of its containers.
 	Machine | Sandbox | Egress | Confined: {"setns", "pivot_root", "sethostname"},
 	// The machine's sandbox mounts within a user namespace; the others keep their
 	// mounts.
 	Sandbox | Egress | Confined: {
 		"mount", "umount2", "chroot", "move_mount", "open_tree", "fsopen", "fsconfig", "fsmount", "mount_setattr", "name_to_handle_at", "adjtimex",
 	},
-	Machine: {"unshare"},
 	// The egress process reads hostile packets, and never needs to start other
 	// programs.
 	Egress: {"execve", "execveat", "ptrace"},

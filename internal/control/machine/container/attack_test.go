@@ -112,6 +112,19 @@ func TestCalls(t *testing.T) {
 		if hostFacts().arch == "amd64" {
 			tried = append(tried, "abi i386 socketcall", "abi x32 socket vsock")
 		}
+		for _, c := range []struct {
+			flags   string
+			allowed bool
+		}{
+			{"-U", true}, {"-U -m -p -f -n -i -u", true}, {"-U -r unshare -n -p -f", true}, // as a browser's sandbox does
+			{"-n", false}, {"-m", false}, {"-p -f", false}, // outside of an own user namespace
+			{"-C", false}, {"-T", false}, {"-U -C", false}, {"-U -T", false}, {"-U -r unshare -C", false}, {"-U -r unshare -T", false},
+		} {
+			got := ask(t, m, "sh", "-c", wrap+" unshare "+c.flags+" true 2>&1")
+			if allowed := got.Code == 0; allowed != c.allowed || !allowed && !strings.Contains(got.Output, "not permitted") {
+				t.Errorf("%s: unshare %s: exit code %d, %s", who, c.flags, got.Code, got.Output)
+			}
+		}
 		for _, name := range tried {
 			if len(found[name]) == 0 {
 				t.Errorf("%s: %s was not tried", who, name)

@@ -146,9 +146,9 @@ func Machine(arch string, kernel [2]int, capabilities []string, docker bool) (*s
 		p.Syscalls = append(p.Syscalls, specs.LinuxSyscall{Names: []string{"keyctl"}, Action: specs.ActErrno, ErrnoRet: &missing})
 		return p, nil
 	}
-	// Creating a user namespace may also create these others in the same call.
 	const barred = calls.Namespaces &^ calls.MachineNamespaces
-	allow([]string{"clone"}, masked(0, unix.CLONE_NEWUSER|barred, unix.CLONE_NEWUSER))
+	allow([]string{"clone"}, masked(0, barred, 0))
+	allow([]string{"unshare"}, masked(0, barred|unix.CLONE_NEWTIME, 0))
 	allow(sandboxCalls)
 	return p, nil
 }
