@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -181,7 +182,7 @@ func TestAgentsVariables(t *testing.T) {
 // why.
 func TestRefusedFlags(t *testing.T) {
 	refused := map[string]string{
-		"cursor-self-control-enabled": "true", "mcp-oauth-server-urls": `["https://a"]`, "chrome-executable-path": "/chrome",
+		"cursor-self-control-enabled": "true", "mcp-oauth-server-urls": `["https://a"]`,
 		"browser-enabled": "true",
 	}
 	for name, value := range refused {
@@ -199,6 +200,37 @@ func TestRefusedFlags(t *testing.T) {
 	for _, o := range options {
 		if o.refused != "" && refused[o.name] == "" {
 			t.Errorf("--%s is refused, and not tried here", o.name)
+		}
+	}
+}
+
+// TestBrowserOfTheAgent checks which browser the agent's commands are told.
+func TestBrowserOfTheAgent(t *testing.T) {
+	bin := t.TempDir()
+	t.Setenv("PATH", bin)
+	for _, name := range []string{"chromium", "google-chrome"} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		given variables
+		cfg   config
+		want  string
+	}{
+		{variables{}, config{}, ""},
+		{variables{}, config{Browser: true}, filepath.Join(bin, "google-chrome")},
+		{variables{}, config{ChromeExecutable: "/opt/chrome"}, "/opt/chrome"},
+		{variables{}, config{Browser: true, ChromeExecutable: "/opt/chrome"}, "/opt/chrome"},
+		{variables{agent: []string{"CHROME_PATH=/mine"}}, config{ChromeExecutable: "/opt/chrome"}, "/mine"},
+	} {
+		before := slices.Clone(c.given.agent)
+		c.given.setBrowser(c.cfg)
+		if got := c.given.agents("CHROME_PATH"); got != c.want {
+			t.Errorf("%+v with %q: CHROME_PATH is %q instead of %q", c.cfg, before, got, c.want)
+		}
+		if got := c.given.agents("PUPPETEER_EXECUTABLE_PATH"); (got != "") != (c.want != "") {
+			t.Errorf("%+v: PUPPETEER_EXECUTABLE_PATH is %q", c.cfg, got)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/exec"
 	"os/signal"
 	"runtime/debug"
 	"slices"
@@ -23,6 +24,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"aloft/internal/environment"
 	"aloft/internal/guest/execd"
 	"aloft/internal/guest/footprint"
 	"aloft/internal/guest/pdf"
@@ -121,6 +123,26 @@ func (v variables) agents(name string) string {
 	return ""
 }
 
+// browsers are the commands of Chrome and Chromium, preferred ones first.
+var browsers = []string{"google-chrome-stable", "google-chrome", "chromium", "chromium-browser"}
+
+// setBrowser sets the variables that name the browser to the agent's commands:
+// the one of --chrome-executable-path or, with --browser-enabled, the first that
+// is installed. Variables that are set already stay.
+func (v *variables) setBrowser(cfg config) {
+	path := cfg.ChromeExecutable
+	for _, name := range browsers {
+		if path == "" && cfg.Browser {
+			path, _ = exec.LookPath(name) // "" if there is none
+		}
+	}
+	for _, name := range environment.BrowserVariables {
+		if path != "" && v.agents(name) == "" {
+			v.agent = append(slices.Clone(v.agent), name+"="+path)
+		}
+	}
+}
+
 // run is main with all inputs as arguments, so that a test can run the whole
 // command in its own process.
 func run(ctx context.Context, args []string, given variables, stderr io.Writer) (err error) {
@@ -132,6 +154,7 @@ func run(ctx context.Context, args []string, given variables, stderr io.Writer) 
 	if err != nil {
 		return err
 	}
+	given.setBrowser(cfg)
 	var secrets *execd.Secrets
 	if cfg.Redact {
 		secrets = execd.NewSecrets(given.agents)

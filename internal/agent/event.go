@@ -142,6 +142,8 @@ type (
 		Egress Egress `json:"egress,omitzero"`
 		// Checks are the commands of the environment's checks.
 		Checks []string `json:"checks,omitempty"`
+		// Untested says that the environment asks the agent to run no tests.
+		Untested bool `json:"untested,omitempty"`
 	}
 	// MachineReady records that the machine is up.
 	MachineReady struct {

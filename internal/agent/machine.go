@@ -17,11 +17,12 @@ type MachineRecord struct {
 	Facilities *Facilities
 	Started    string // BootID of the boot in which start and the terminals were started for a visitor
 	Sleep
-	Expires time.Time // when the machine will be removed; zero unless a warning was journaled
-	Settled bool      // one of the agent's machines was ready at some time
-	Used    bool      // the current machine was ready at some time: its disk may contain work
-	Given   []string  // names of the variables set in the machine
-	Install bool      // the machine must run the environment's install command before it is first ready
+	Expires  time.Time // when the machine will be removed; zero unless a warning was journaled
+	Settled  bool      // one of the agent's machines was ready at some time
+	Used     bool      // the current machine was ready at some time: its disk may contain work
+	Given    []string  // names of the variables set in the machine
+	Untested bool      // the environment asks the agent to run no tests
+	Install  bool      // the machine must run the environment's install command before it is first ready
 	// Kills is how many processes killed for lack of memory in the current boot of
 	// the machine have been journaled.
 	Kills int
@@ -44,7 +45,7 @@ func (m *MachineRecord) apply(e Event) {
 	m.countKills(e.Body) // compares with the LastBootID before e
 	switch b := e.Body.(type) {
 	case *MachineMade:
-		m.Egress = b.Egress
+		m.Egress, m.Untested = b.Egress, b.Untested
 		m.MachineID, m.BootID, m.Used, m.Given, m.Install = b.MachineID, "", false, nil, b.Install
 		m.Hibernated = false
 	case *MachineReady:

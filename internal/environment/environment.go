@@ -17,6 +17,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path"
 )
 
@@ -148,6 +149,24 @@ func (e Environment) MaySave() bool {
 		return e.AgentCanUpdateSnapshot == nil || *e.AgentCanUpdateSnapshot
 	}
 	return false
+}
+
+// BrowserVariables are the environment variables that name the browser: Aloft's
+// desktop reads the first, Lighthouse and other users of chrome-launcher the
+// second, Puppeteer the third.
+var BrowserVariables = []string{"CHROME_EXECUTABLE_PATH", "CHROME_PATH", "PUPPETEER_EXECUTABLE_PATH"}
+
+// Variables returns the environment variables of the machine's processes: those
+// of the file and, unless it sets them, [BrowserVariables].
+func (e Environment) Variables() map[string]string {
+	all := map[string]string{}
+	if e.ChromeExecutablePath != "" {
+		for _, name := range BrowserVariables {
+			all[name] = e.ChromeExecutablePath
+		}
+	}
+	maps.Copy(all, e.Env)
+	return all
 }
 
 // Testing reports whether the agent should test its work.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -318,4 +319,22 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("changed by reading it again:\n%s", cmp.Diff(e, again))
 		}
 	})
+}
+
+func TestVariables(t *testing.T) {
+	const chrome = "/opt/chrome"
+	for _, c := range []struct {
+		text string
+		want map[string]string
+	}{
+		{`{}`, map[string]string{}},
+		{`{"env": {"A": "1"}}`, map[string]string{"A": "1"}},
+		{`{"chromeExecutablePath": "/opt/chrome"}`, map[string]string{"CHROME_EXECUTABLE_PATH": chrome, "CHROME_PATH": chrome, "PUPPETEER_EXECUTABLE_PATH": chrome}},
+		{`{"chromeExecutablePath": "/opt/chrome", "env": {"CHROME_PATH": "/mine"}}`, map[string]string{"CHROME_EXECUTABLE_PATH": chrome, "CHROME_PATH": "/mine", "PUPPETEER_EXECUTABLE_PATH": chrome}},
+	} {
+		e, _ := environment.Parse(environment.Files[0], []byte(c.text))
+		if got := e.Variables(); !maps.Equal(got, c.want) {
+			t.Errorf("%s has the variables %v", c.text, got)
+		}
+	}
 }

@@ -64,6 +64,9 @@ func (e Environment) Explain() []Line {
 	if e.Base() == BaseSnapshot || !e.MaySave() {
 		add("agent may save the disk", "%s", map[bool]string{true: "yes", false: "no"}[e.MaySave()])
 	}
+	if e.ChromeExecutablePath != "" {
+		add("browser", "%s", e.ChromeExecutablePath)
+	}
 	if !e.Testing() {
 		add("testing", "not asked for")
 	}

@@ -138,10 +138,7 @@ func (w *Work) traceparent(state *agent.State) string {
 // environ returns the environment variables for a machine's processes.
 // Variables that people have set take precedence over those in the repository.
 func environ(e environment.Environment, state *agent.State, set secret.Set) map[string]string {
-	env := maps.Clone(e.Env)
-	if env == nil {
-		env = map[string]string{}
-	}
+	env := e.Variables()
 	maps.Copy(env, historyKept(state))
 	maps.Copy(env, set.Environ())
 	return env

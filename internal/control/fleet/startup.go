@@ -68,7 +68,7 @@ func (u *startup) create(ctx context.Context) (machine.Machine, error) {
 	}
 	// Journal the machine before it is created, so that a machine that a crash
 	// leaves behind is found and used, or destroyed.
-	if err := u.record(ctx, &agent.MachineMade{MachineID: id, Layer: u.base.Layer, Install: u.base.Install, Origin: u.origin, RulesAt: u.rulesAt, Egress: asked, Checks: u.plan.Environment.Checks}, &agent.BootStep{Name: "machine", State: string(pod.StepRunning)}); err != nil {
+	if err := u.record(ctx, &agent.MachineMade{MachineID: id, Layer: u.base.Layer, Install: u.base.Install, Origin: u.origin, RulesAt: u.rulesAt, Egress: asked, Checks: u.plan.Environment.Checks, Untested: !u.plan.Environment.Testing()}, &agent.BootStep{Name: "machine", State: string(pod.StepRunning)}); err != nil {
 		return nil, err
 	}
 	m, err := u.fleet.Runtime.Create(ctx, machine.Spec{

@@ -147,10 +147,11 @@ func TestScripts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	env := []string{"HOME=" + home, "PATH=" + bin + ":/usr/bin:/bin"}
 	run := func(script string, args ...string) string {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), filepath.Join(dir, script), args...)
-		cmd.Env = []string{"HOME=" + home, "PATH=" + bin + ":/usr/bin:/bin"}
+		cmd.Env = env
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", script, err, out)
@@ -160,6 +161,14 @@ func TestScripts(t *testing.T) {
 	if said := run("browser.sh", "http://a b/"); !strings.HasPrefix(said, "google-chrome-stable\n--no-sandbox\n") ||
 		!strings.HasSuffix(said, "\nhttp://a b/\n") || !strings.Contains(said, "\n--user-data-dir="+home+"/.config/google-chrome\n") {
 		t.Errorf("the browser is started as\n%s", said)
+	}
+	chosen := filepath.Join(bin, "my browser")
+	if err := os.WriteFile(chosen, []byte("#!/bin/sh\necho chosen\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	env = append(env, "CHROME_EXECUTABLE_PATH="+chosen)
+	if said := run("browser.sh"); said != "chosen\n" {
+		t.Errorf("instead of the chosen browser, %s was started", said)
 	}
 	settings := filepath.Join(home, ".config/glib-2.0/settings/keyfile")
 	if said := run("dock.sh"); said != "plank\n" {

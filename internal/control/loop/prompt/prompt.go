@@ -152,7 +152,8 @@ func fill(words *template.Template, s *agent.State) string {
 		User, Rights, Repo, Branch, Base string
 		Facilities                       []string
 		Others                           []checkout // all repositories, if there are several
-	}{User: cmp.Or(s.User, environment.DefaultUser), Branch: s.Branch, Base: s.BaseCommit}
+		Untested                         bool
+	}{Untested: s.Untested, User: cmp.Or(s.User, environment.DefaultUser), Branch: s.Branch, Base: s.BaseCommit}
 	data.Rights, data.Facilities = rights(data.User, s.Facilities), facilities(data.User, s.Facilities)
 	if len(s.Agent.Repos) > 0 {
 		data.Repo = s.Agent.Repos[0].URL
