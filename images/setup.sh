@@ -9,6 +9,12 @@ if [ -d "$root/etc/sudoers.d" ]; then
 	chmod 0440 "$root/etc/sudoers.d/90-aloft"
 fi
 [ ! -e "$root/usr/bin/fdfind" ] || ln -sf fdfind "$root/usr/bin/fd"
+# Projects, Playwright and Puppeteer look for Chrome under these names.
+if [ -x "$root/usr/bin/chromium" ] && [ ! -e "$root/usr/bin/google-chrome" ]; then
+	mkdir -p "$root/opt/google/chrome"
+	ln -s chromium "$root/usr/bin/google-chrome"
+	ln -s /usr/bin/chromium "$root/opt/google/chrome/chrome"
+fi
 # git-lfs writes its part in another order each time.
 if [ -x "$root/usr/bin/git-lfs" ]; then
 	cat >"$root/etc/gitconfig" <<-'END'

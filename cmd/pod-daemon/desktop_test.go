@@ -60,6 +60,11 @@ func TestDesktopIsStartedByWhoComes(t *testing.T) {
 	if one := vnc(); one != nil {
 		t.Fatalf("a desktop for one who asked for D-Bus: %v", one)
 	}
+	// So does the system bus, without which browsers complain. It is root's, and runs
+	// as a user of its own.
+	if said := run("dbus-send --system --print-reply --dest=org.freedesktop.DBus / org.freedesktop.DBus.GetConnectionUnixUser string:org.freedesktop.DBus"); strings.Contains(said, "uint32 0\n") {
+		t.Errorf("the system bus runs as root: %s", said)
+	}
 	if said := run("xdpyinfo"); !strings.Contains(said, "1920x1200 pixels") || !strings.Contains(said, "96x96 dots per inch") {
 		t.Errorf("the screen is\n%s", said)
 	}

@@ -123,7 +123,7 @@ func (m *aMachine) startIn(namespaces uintptr) {
 	m.t.Helper()
 	// As in a machine, these folders belong to pod-daemon alone, and are empty.
 	script := `mount --make-rprivate / && mount -t proc proc /proc && ` +
-		`for d in /tmp/aloft /tmp/.X11-unix; do mkdir -p $d && mount -t tmpfs -o mode=1777 tmpfs $d || exit 1; done && `
+		`for d in /tmp/aloft /tmp/.X11-unix /run/dbus; do mkdir -p $d && mount -t tmpfs -o mode=1777 tmpfs $d || exit 1; done && `
 	if m.tmp != "" {
 		script += `mount -t tmpfs -o ` + m.tmp + ` tmpfs ` + m.workspace() + ` && `
 	}

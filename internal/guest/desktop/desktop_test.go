@@ -110,6 +110,7 @@ func TestPrograms(t *testing.T) {
 	for _, c := range []struct{ has, want []string }{
 		{nil, nil},
 		{[]string{"x-window-manager"}, []string{"x-window-manager"}},
+		{[]string{accessibility}, []string{accessibility}},
 		{[]string{"plank", "xfwm4", "x-window-manager", "thunar", "xfdesktop", "xfce4-panel", "xfsettingsd"},
 			[]string{"xfsettingsd", "xfwm4", "xfdesktop", "xfce4-panel", "thunar", dock}},
 	} {

@@ -56,8 +56,22 @@ func Bus(env []string, dir string) Program {
 		Command: []string{"dbus-daemon", "--session", "--nofork", "--nopidfile", "--address=systemd:"}}
 }
 
+// SystemBusSocket is where programs look for the system bus.
+const SystemBusSocket = "/run/dbus/system_bus_socket"
+
+// SystemBus returns the machine's own D-Bus, which must run as root, on a socket
+// that the caller passes to it. No service of the system uses it; browsers and
+// parts of the desktop wait or complain if it is absent.
+func SystemBus() Program {
+	return Program{Name: "system-bus", Command: []string{"dbus-daemon", "--system", "--nofork", "--nopidfile", "--address=systemd:"}}
+}
+
+// accessibility is the launcher of AT-SPI, with which programs read the text and
+// the buttons of other programs' windows.
+const accessibility = "/usr/libexec/at-spi-bus-launcher"
+
 // Programs returns the desktop's programs that are in the image, without [VNC]
-// and [Bus]. has reports whether a command exists, env is the environment of
+// and the buses. has reports whether a command or a file exists, env is the environment of
 // the agent's processes, and dir is the folder that Furnish wrote to.
 func Programs(env []string, dir string, has func(command string) bool) []Program {
 	own := furnished(env, dir)
@@ -67,6 +81,7 @@ func Programs(env []string, dir string, has func(command string) bool) []Program
 		these [][]string // alternatives: the first that the image has
 	}{
 		{"desktop-settings", [][]string{{"xfsettingsd", "--no-daemon", "--disable-wm-check"}}},
+		{"desktop-accessibility", [][]string{{accessibility, "--launch-immediately"}}},
 		{"desktop-windows", [][]string{{"xfwm4"}, {"x-window-manager"}}},
 		{"desktop-background", [][]string{{"xfdesktop"}}},
 		{"desktop-panel", [][]string{{"xfce4-panel", "--disable-wm-check"}}},

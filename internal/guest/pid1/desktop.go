@@ -31,7 +31,7 @@ type screen struct {
 	d   *Daemon
 	dir string // for the desktop's files
 
-	x11, bus *os.File // sockets; bus is nil if D-Bus is not installed
+	x11, bus, system *os.File // sockets; the buses are nil if D-Bus is not installed
 
 	mu sync.Mutex // held while programs are started
 }
@@ -73,6 +73,16 @@ func (d *Daemon) serveDisplay() error {
 		}
 		go s.await(s.bus, s.wakeBus)
 	}
+	// The bus needs its configuration, and the folder of its socket must be root's.
+	if lookPath("dbus-daemon", d.ownEnviron()) != "" && exists("/usr/share/dbus-1/system.conf") {
+		if err := os.MkdirAll(filepath.Dir(desktop.SystemBusSocket), 0o755); err != nil {
+			return err
+		}
+		if s.system, err = listenFile(desktop.SystemBusSocket, 0o666, -1); err != nil {
+			return err
+		}
+		go s.await(s.system, s.wakeSystemBus)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.screen = s
@@ -109,7 +119,9 @@ func (s *screen) wake() error {
 		s.d.cfg.Log.Error("the desktop has no D-Bus", "err", err)
 		return nil
 	}
-	has := func(command string) bool { return lookPath(command, env) != "" }
+	has := func(command string) bool {
+		return lookPath(command, env) != "" || filepath.IsAbs(command) && exists(command)
+	}
 	for _, p := range desktop.Programs(env, s.dir, has) {
 		spec := keptProgram(p)
 		spec.policy = restartOnFailure // not restarted if the user quits it
@@ -124,6 +136,14 @@ func (s *screen) wakeBus() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.startBus(s.d.environ())
+}
+
+func (s *screen) wakeSystemBus() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	spec := keptProgram(desktop.SystemBus())
+	spec.root, spec.socket = true, s.system
+	return s.keep(spec)
 }
 
 // startBus starts D-Bus, if it is installed, with the files and environment it
