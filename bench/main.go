@@ -29,7 +29,18 @@ type suite struct {
 var suites = []suite{
 	{"./internal/control/machine/container", "FirstByte", "20x", func(f *figures) []row {
 		ours, bare := f.of("FirstByte/create"), f.of("FirstByte/bare")
-		return []row{{"machine created → first byte", ms(ours), ms(bare), times(ours, bare) + " a bare runc run", "≤ 2×"}}
+		plain := f.of("FirstByte/create-plain")
+		return []row{
+			{"machine created → first byte", ms(ours), ms(bare), times(ours, bare) + " a bare runc run", "≤ 2×"},
+			{"the same", ms(ours), ms(plain), more(ours, plain) + " than without a user namespace", "≤ 5 ms more"},
+		}
+	}},
+	{"./internal/control/machine/container", "Inside", "10x", func(f *figures) []row {
+		compare := func(work, name string) row {
+			ours, bare := f.of("Inside/"+name), f.of("Inside/"+name+"/ns/yardstick")
+			return row{work, ms(ours), ms(bare), times(ours, bare) + " in a chroot on the host", ""}
+		}
+		return []row{compare("in a machine: docker run --rm", "docker"), compare("in a machine: apt-get install of a downloaded package", "apt")}
 	}},
 	{"./internal/control/machine/container", "Sleep", "5x", func(f *figures) []row {
 		compare := func(work, name, than string) row {

@@ -28,7 +28,7 @@ func attacked(t *testing.T, limits machine.Limits) machine.Machine {
 
 // armed returns the configuration of a runtime whose machines contain the attack
 // probe as /exec-daemon/sandbox.
-func armed(t *testing.T) Config {
+func armed(t testing.TB) Config {
 	t.Helper()
 	conf := config(t, t.TempDir(), engines(t)["runc"])
 	bin := t.TempDir()

@@ -44,6 +44,24 @@ func BenchmarkFirstByte(b *testing.B) {
 		}
 	})
 
+	b.Run("create-plain", func(b *testing.B) { // without a user namespace
+		mapped := r.mapped
+		r.mapped = false
+		defer func() { r.mapped = mapped }()
+		for b.Loop() {
+			m, err := r.Create(b.Context(), machine.Spec{ID: "bench", Image: "host"})
+			if err != nil {
+				b.Fatal(err)
+			}
+			firstByte(b, m)
+			b.StopTimer()
+			if err := m.Destroy(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			b.StartTimer()
+		}
+	})
+
 	b.Run("create-network", func(b *testing.B) {
 		for b.Loop() {
 			m, err := r.Create(b.Context(), machine.Spec{ID: "bench", Image: "host", Network: anywhere})

@@ -46,7 +46,7 @@ func dockerImage(t testing.TB) string {
 
 // dockerRuntime returns a runtime whose machines may run Docker and contain the
 // attack probe.
-func dockerRuntime(t *testing.T) *Runtime {
+func dockerRuntime(t testing.TB) *Runtime {
 	t.Helper()
 	conf := armed(t)
 	conf.Docker = true
