@@ -62,9 +62,8 @@ var exits = map[string]exit{
 	"internal/control/preview/preview.go client":           {1, toMachine, ""},
 	"cmd/aloft/host_daemon.go client":                      {1, "that the host-daemon serves, to the service manager", ""},
 	"internal/control/hostd/client.go client":              {1, "the server's own orders, to the process of root on this host", ""},
-	"internal/control/pod/decode.go client":                {2, toMachine, ""},
-	"internal/control/pod/terminal.go client":              {3, toMachine, ""},
-	"internal/control/pod/exec_link.go client":             {1, toMachine, ""},
+	"internal/control/machinerpc/client.go client":         {3, toMachine, ""},
+	"internal/control/execclient/terminal.go client":       {1, toMachine, ""},
 	"internal/server/found.go client":                      {1, fetched, ""},
 }
 

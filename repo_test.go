@@ -77,7 +77,8 @@ var mayImport = map[string][]string{
 	// The protocols between the wings.
 	"internal/wire/...": {"internal/wire/..."},
 
-	// The control plane. Its generated types stop at control/pod.
+	// The control plane. Its generated types stop at control/machinerpc, control/pod and
+	// control/execclient.
 	"internal/control/outbound":                        {"NOUNS"},
 	"internal/control/mcp":                             {"NOUNS", "internal/control/outbound"},
 	"internal/control/websearch":                       {},
@@ -108,7 +109,7 @@ var mayImport = map[string][]string{
 	"internal/control/observe":                         {"NOUNS", "internal/control/store", "internal/control/model", "internal/telemetry"},
 	"internal/control/backup":                          {"internal/atomicfile", "internal/fault", "internal/lockfile", "internal/control/image", "internal/control/layer"},
 	"internal/control/build":                           {"internal/atomicfile", "NOUNS", "internal/control/dockerfile", "internal/control/gateway", "internal/control/layer", "internal/control/machine", "internal/control/pod", "internal/control/store"},
-	"internal/control/fleet":                           {"NOUNS", "internal/control/artifact", "internal/control/build", "internal/control/egress", "internal/control/gateway", "internal/control/identity", "internal/control/layer", "internal/control/loop", "internal/control/loop/...", "internal/control/machine", "internal/control/model", "internal/control/pod", "internal/control/store", "internal/telemetry"},
+	"internal/control/fleet":                           {"NOUNS", "internal/control/artifact", "internal/control/build", "internal/control/egress", "internal/control/execclient", "internal/control/gateway", "internal/control/identity", "internal/control/layer", "internal/control/loop", "internal/control/loop/...", "internal/control/machine", "internal/control/model", "internal/control/pod", "internal/control/store", "internal/telemetry"},
 	"internal/control/live":                            {},
 	"internal/control/loop/journal":                    {"NOUNS", "internal/control/store"},
 	"internal/control/loop/remote":                     {"NOUNS"},
@@ -129,7 +130,9 @@ var mayImport = map[string][]string{
 	"internal/control/identity":                        {"internal/atomicfile", "NOUNS"},
 	"internal/control/gateway/gittest":                 {"internal/need"},
 	"internal/control/artifact":                        {"NOUNS"},
-	"internal/control/pod":                             {"NOUNS", "internal/control/artifact", "internal/wire/...", "internal/control/machine", "internal/telemetry"},
+	"internal/control/machinerpc":                      {"NOUNS", "internal/wire/..."},
+	"internal/control/pod":                             {"NOUNS", "internal/wire/...", "internal/control/machine", "internal/control/machinerpc"},
+	"internal/control/execclient":                      {"NOUNS", "internal/wire/...", "internal/control/artifact", "internal/control/pod", "internal/control/machinerpc", "internal/telemetry"},
 	"internal/control/tool":                            {"NOUNS"},
 	"internal/control/dashboard":                       {},
 	"internal/control/disk":                            {"internal/fault", "internal/control/machine"},

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"aloft/internal/control/pod"
+	"aloft/internal/control/execclient"
 	"aloft/internal/conversation"
 	"aloft/internal/redact"
 )
@@ -138,7 +138,7 @@ func BenchmarkOutput(b *testing.B) {
 	for i := range 200 {
 		secrets[fmt.Sprintf("SECRET_%d", i)] = "ghp_" + rand.Text() + rand.Text()[:10]
 	}
-	for name, e := range map[string]*pod.Exec{
+	for name, e := range map[string]*execclient.Calls{
 		"Shell": start(b).client(),
 		"Secrets": start(b, func(d *daemon) {
 			d.env = append(d.env, "CLOUD_AGENT_INJECTED_SECRET_NAMES="+strings.Join(slices.Sorted(maps.Keys(secrets)), ","))
@@ -146,12 +146,12 @@ func BenchmarkOutput(b *testing.B) {
 				d.env = append(d.env, name+"="+value)
 			}
 			d.more = []string{"--secret-redaction-enabled"}
-		}).client(pod.Redact(redact.New(secrets))),
+		}).client(execclient.Redact(redact.New(secrets))),
 	} {
 		b.Run(name, func(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				id := fmt.Sprintf("%d-%d", time.Now().UnixNano(), i)
-				res, _, err := e.Call(context.Background(), bashCall(id, command), func(pod.Delta) {})
+				res, _, err := e.Call(context.Background(), bashCall(id, command), func(execclient.Delta) {})
 				if err != nil || res.Error {
 					b.Fatalf("%+v, %v", res, err)
 				}

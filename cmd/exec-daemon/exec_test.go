@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"aloft/internal/control/execclient"
 	"aloft/internal/control/pod"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
@@ -38,7 +39,7 @@ func TestCallOutlivesItsStream(t *testing.T) {
 	var once sync.Once
 	var heard strings.Builder
 	last := uint64(0)
-	res, took, err := e.Call(within(t), bashCall("c1", counted), func(delta pod.Delta) {
+	res, took, err := e.Call(within(t), bashCall("c1", counted), func(delta execclient.Delta) {
 		if delta.Seq <= last {
 			t.Errorf("delta %d after %d", delta.Seq, last)
 		}
@@ -61,14 +62,14 @@ func TestCallIsTakenUpByAnotherClient(t *testing.T) {
 	first := d.client()
 	up := make(chan struct{})
 	go func() {
-		_, _, _ = first.Call(context.Background(), bashCall("c1", counted), func(pod.Delta) { close(up) })
+		_, _, _ = first.Call(context.Background(), bashCall("c1", counted), func(execclient.Delta) { close(up) })
 	}()
 	<-up
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
 	var heard strings.Builder
-	res, _, err := d.client().Call(within(t), bashCall("c1", counted), func(delta pod.Delta) {
+	res, _, err := d.client().Call(within(t), bashCall("c1", counted), func(delta execclient.Delta) {
 		heard.WriteString(delta.Stdout)
 		if heard.String() == "up\n" {
 			d.letGo()
@@ -91,7 +92,7 @@ func TestKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	var once sync.Once
-	res, _, err := e.Call(ctx, bashCall("cut", counted), func(pod.Delta) {
+	res, _, err := e.Call(ctx, bashCall("cut", counted), func(execclient.Delta) {
 		once.Do(func() {
 			_ = d.signal(syscall.SIGKILL)
 			d.start()
@@ -160,7 +161,7 @@ func TestWhatAnotherClientLeft(t *testing.T) {
 	}
 	up := make(chan struct{})
 	go func() {
-		_, _, _ = first.Call(context.Background(), bashCall("runs", counted), func(pod.Delta) { close(up) })
+		_, _, _ = first.Call(context.Background(), bashCall("runs", counted), func(execclient.Delta) { close(up) })
 	}()
 	<-up
 	if err := first.Close(); err != nil {
@@ -205,7 +206,7 @@ func TestAttachNeverStarts(t *testing.T) {
 	defer running.Wait()
 	first := d.client()
 	running.Go(func() {
-		_, _, _ = first.Call(ctx, bashCall("c2", "echo up; sleep 600"), func(pod.Delta) { close(up) })
+		_, _, _ = first.Call(ctx, bashCall("c2", "echo up; sleep 600"), func(execclient.Delta) { close(up) })
 	})
 	<-up
 	if res, _, started, err := e.Attach(ended, "c2", nil); err != nil || !started || !res.Error || !strings.Contains(res.Text, "pressed stop") {
@@ -251,7 +252,7 @@ func TestAbort(t *testing.T) {
 	e := d.client()
 	errStop := errors.New("the user pressed stop")
 	ctx, cancel := context.WithCancelCause(within(t))
-	res, _, err := e.Call(ctx, bashCall("c1", "echo up; sleep 600"), func(pod.Delta) { cancel(errStop) })
+	res, _, err := e.Call(ctx, bashCall("c1", "echo up; sleep 600"), func(execclient.Delta) { cancel(errStop) })
 	if err != nil || !res.Error || !strings.Contains(res.Text, "pressed stop") {
 		t.Errorf("%+v, %v", res, err)
 	}
@@ -287,7 +288,7 @@ func TestSlowListener(t *testing.T) {
 		last := uint64(0)
 		// The output consists of many deltas, which no client reads.
 		loud := bashCall("loud", `for i in {1..3000}; do printf '%01000d\n' $i; done; touch loud-is-over`)
-		res, _, err := e.Call(ctx, loud, func(delta pod.Delta) {
+		res, _, err := e.Call(ctx, loud, func(delta execclient.Delta) {
 			if delta.Seq <= last {
 				t.Errorf("delta %d after %d", delta.Seq, last)
 			}
@@ -312,7 +313,7 @@ func TestSlowListener(t *testing.T) {
 
 func TestWrongToken(t *testing.T) {
 	d := start(t)
-	e := pod.NewExec(d.dial, strings.Repeat("f", 64))
+	e := execclient.NewCalls(d.dial, strings.Repeat("f", 64))
 	defer e.Close()
 	_, _, err := e.Call(within(t), bashCall("c1", "echo x >> ran"), nil)
 	if !fault.Is(err, fault.KindDenied) || strings.Contains(err.Error(), "ffff") {
@@ -326,7 +327,7 @@ func TestWrongToken(t *testing.T) {
 func TestLost(t *testing.T) {
 	d := start(t)
 	e := d.client()
-	_, _, err := e.Call(within(t), bashCall("c1", "echo up; sleep 600"), func(pod.Delta) {
+	_, _, err := e.Call(within(t), bashCall("c1", "echo up; sleep 600"), func(execclient.Delta) {
 		d.mu.Lock()
 		d.lost = true
 		d.mu.Unlock()
@@ -382,7 +383,7 @@ func TestStopsAtATerm(t *testing.T) {
 	d := start(t)
 	e := d.client()
 	var once sync.Once
-	res, _, err := e.Call(within(t), bashCall("c1", "echo up; sleep 600"), func(pod.Delta) { // nobody waits for that
+	res, _, err := e.Call(within(t), bashCall("c1", "echo up; sleep 600"), func(execclient.Delta) { // nobody waits for that
 		once.Do(func() {
 			if err := d.signal(syscall.SIGTERM); err != nil {
 				t.Errorf("it ended with %v", err)

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"aloft/internal/control/execclient"
 	"aloft/internal/control/pod"
 	"aloft/internal/conversation"
 	"aloft/internal/guest/ripgrep"
@@ -160,8 +161,8 @@ func (d *daemon) cut() {
 	d.conns = nil
 }
 
-func (d *daemon) client(options ...pod.Option) *pod.Exec {
-	e := pod.NewExec(d.dial, token, options...)
+func (d *daemon) client(options ...execclient.Option) *execclient.Calls {
+	e := execclient.NewCalls(d.dial, token, options...)
 	d.t.Cleanup(func() { _ = e.Close() })
 	return e
 }

@@ -14,14 +14,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 
-	"aloft/internal/control/pod"
+	"aloft/internal/control/execclient"
 	"aloft/internal/conversation"
 	"aloft/internal/need"
 	"aloft/internal/tool"
 )
 
 // call makes a call that must return a result.
-func call(t *testing.T, e *pod.Exec, id, name string, args map[string]any) tool.Result {
+func call(t *testing.T, e *execclient.Calls, id, name string, args map[string]any) tool.Result {
 	t.Helper()
 	text, err := json.Marshal(args)
 	if err != nil {
@@ -35,7 +35,7 @@ func call(t *testing.T, e *pod.Exec, id, name string, args map[string]any) tool.
 }
 
 // callRaw is call with the arguments as JSON.
-func callRaw(t *testing.T, e *pod.Exec, id, name, args string) tool.Result {
+func callRaw(t *testing.T, e *execclient.Calls, id, name, args string) tool.Result {
 	t.Helper()
 	res, _, err := e.Call(within(t), conversation.ToolCall{ID: id, Name: name, Args: json.RawMessage(args)}, nil)
 	if err != nil {
@@ -59,7 +59,7 @@ func TestOtherToolsDoNotWaitForShell(t *testing.T) {
 	}
 	var group errgroup.Group
 	begun := make(chan struct{})
-	ask := func(i int, command string, heard func(pod.Delta)) {
+	ask := func(i int, command string, heard func(execclient.Delta)) {
 		group.Go(func() error {
 			res, _, err := e.Call(within(t), bashCall(fmt.Sprint("s", i), command), heard)
 			if err == nil && res.Error {
@@ -68,7 +68,7 @@ func TestOtherToolsDoNotWaitForShell(t *testing.T) {
 			return err
 		})
 	}
-	ask(0, "echo begun; "+shells[0], func(delta pod.Delta) {
+	ask(0, "echo begun; "+shells[0], func(delta execclient.Delta) {
 		if delta.Stdout != "" {
 			close(begun)
 		}

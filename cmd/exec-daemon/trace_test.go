@@ -5,7 +5,7 @@ import (
 	"syscall"
 	"testing"
 
-	"aloft/internal/control/pod"
+	"aloft/internal/control/execclient"
 	"aloft/internal/telemetry"
 	"aloft/internal/telemetry/telemetrytest"
 )
@@ -17,7 +17,7 @@ func TestTrace(t *testing.T) {
 		d.env = []string{variable("trace-auth-token") + "=t0ken", "CLOUD_AGENT_INJECTED_SECRET_NAMES=DEPLOY_KEY", "DEPLOY_KEY=a-secret-value"}
 	})
 	run := telemetry.Run("run-1", "")
-	e := d.client(pod.Trace(telemetry.Format(run)))
+	e := d.client(execclient.Trace(telemetry.Format(run)))
 	res, _, err := e.Call(within(t), bashCall("c1", "echo PRIVATE; echo $DEPLOY_KEY; exit 3"), nil)
 	if err != nil || !strings.Contains(res.Text, "PRIVATE\n[REDACTED]") {
 		t.Fatalf("%+v, %v", res, err)
@@ -49,7 +49,7 @@ func TestTrace(t *testing.T) {
 func TestGhostModeSendsNothing(t *testing.T) {
 	r := telemetrytest.Start(t, "")
 	d := start(t, func(d *daemon) { d.more = []string{"--trace-endpoint", r.URL, "--trace-insecure"} })
-	e := d.client(pod.Trace(telemetry.Format(telemetry.Run("run-1", ""))))
+	e := d.client(execclient.Trace(telemetry.Format(telemetry.Run("run-1", ""))))
 	if res, _, err := e.Call(within(t), bashCall("c1", "true"), nil); err != nil || res.Error {
 		t.Fatalf("%+v, %v", res, err)
 	}

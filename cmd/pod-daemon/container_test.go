@@ -13,6 +13,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"aloft/internal/control/execclient"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/machine/container"
 	"aloft/internal/control/pod"
@@ -77,7 +78,7 @@ func TestContainer(t *testing.T) {
 	}
 	shell := func(c *pod.Conn, id, command string) string {
 		t.Helper()
-		e := pod.NewExec(c.OpenExec, token)
+		e := execclient.NewCalls(c.OpenExec, token)
 		defer func() { _ = e.Close() }()
 		args, err := json.Marshal(map[string]string{"command": command, "description": "test"})
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"aloft/internal/control/execclient"
 	"aloft/internal/control/pod"
 	"aloft/internal/conversation"
 )
@@ -27,7 +28,7 @@ func TestToolCall(t *testing.T) {
 	m.start()
 	c := m.dial(f)
 	ready := m.mustBoot(c, pod.Checkout{Branch: "b"})
-	e := pod.NewExec(c.OpenExec, token)
+	e := execclient.NewCalls(c.OpenExec, token)
 	t.Cleanup(func() { _ = e.Close() })
 	shell := func(id, command string) (string, bool) {
 		t.Helper()

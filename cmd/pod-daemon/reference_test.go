@@ -19,6 +19,7 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"aloft/internal/control/execclient"
 	"aloft/internal/control/pod"
 	"aloft/internal/conversation"
 	"aloft/internal/need"
@@ -357,7 +358,7 @@ func (d *daemons) answers(port uint16) error {
 // environment compares the variables that a command gets with the table.
 func (d *daemons) environment(c *pod.Conn) {
 	d.t.Helper()
-	e := pod.NewExec(c.OpenExec, token)
+	e := execclient.NewCalls(c.OpenExec, token)
 	defer e.Close()
 	args, err := json.Marshal(map[string]string{"command": "env", "description": "see the environment"})
 	if err != nil {

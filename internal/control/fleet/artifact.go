@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/execclient"
 	"aloft/internal/control/pod"
 )
 
@@ -21,7 +22,7 @@ func (f *Fleet) keep(ctx context.Context, state *agent.State, machineID string, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, keepWithin)
 	defer cancel()
-	from := conn.Artifacts(f.token("exec", machineID))
+	from := execclient.NewArtifacts(conn, f.token("exec", machineID))
 	defer from.Close()
 	left, err := f.Artifacts.Collect(ctx, state.Agent.ID, from, f.redactor(state, machineID))
 	for _, l := range left {

@@ -12,6 +12,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/build"
+	"aloft/internal/control/execclient"
 	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/pod"
 	"aloft/internal/environment"
@@ -133,7 +134,7 @@ func (f *Fleet) setUp(ctx context.Context, r setUpRequest) (failures []string, e
 	if around, err = f.sandboxPolicy(ctx, r.agent, SandboxTerminals); err != nil {
 		return nil, err
 	}
-	terminals := r.conn.Terminals(f.token("exec", r.machineID))
+	terminals := execclient.NewTerminals(r.conn, f.token("exec", r.machineID))
 	defer terminals.Close()
 	names := terminalNames(e.Terminals)
 	for i, t := range e.Terminals {

@@ -9,6 +9,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/build"
+	"aloft/internal/control/execclient"
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/loop/remote"
@@ -63,18 +64,18 @@ func (w *Work) Ready(ctx context.Context, state *agent.State, record journal.Rec
 		h.close()
 		return nil, err
 	}
-	if h.lacking, err = h.exec.Lacking(ctx); err != nil {
+	if h.lacking, err = h.calls.Lacking(ctx); err != nil {
 		h.close()
-		if errors.Is(err, pod.ErrCatalogue) {
+		if errors.Is(err, execclient.ErrCatalogue) {
 			err = w.outdated(ctx, h.id, err)
 		}
 		return nil, lostError(err)
 	}
-	if h.checksHooks, err = h.exec.ChecksHooks(ctx); err != nil {
+	if h.checksHooks, err = h.calls.ChecksHooks(ctx); err != nil {
 		h.close()
 		return nil, lostError(err)
 	}
-	if h.known, err = h.exec.Known(ctx); err != nil {
+	if h.known, err = h.calls.Known(ctx); err != nil {
 		h.close()
 		return nil, lostError(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/execclient"
 	"aloft/internal/control/loop"
 	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/model"
@@ -29,11 +30,11 @@ type readyMachine struct {
 	// class.
 	enforced    bool
 	conn        *pod.Conn
-	exec        *pod.Exec
+	calls       *execclient.Calls
 	id          string // the machine's id
-	hooks       *pod.Hooks
-	rules       *pod.Rules
-	mcp         *pod.MCP
+	hooks       *execclient.Hooks
+	rules       *execclient.Rules
+	mcp         *execclient.MCP
 	mcpSandbox  func(context.Context, agent.Agent) (*sandbox.Policy, error) // sandbox policy for MCP servers
 	people      func(context.Context, agent.Agent) (Hooks, error)           // the hooks that people have configured
 	hookSandbox func(context.Context, agent.Agent) (*sandbox.Policy, error) // sandbox policy for hooks
@@ -69,7 +70,7 @@ func (h *readyMachine) keepFresh(ctx context.Context, do func(context.Context)) 
 func (h *readyMachine) close() {
 	h.stale()
 	// The error does not matter: the loop is done with the machine.
-	_ = h.exec.Close()
+	_ = h.calls.Close()
 	h.hooks.Close()
 	h.rules.Close()
 	h.mcp.Close()
@@ -92,13 +93,13 @@ func (h *readyMachine) BootID() string { return h.boot }
 // If the server stops or loses the lease, the call continues and the next
 // server attaches to it.
 func (h *readyMachine) Call(ctx context.Context, c conversation.ToolCall, onDelta func(remote.Delta)) (tool.Result, time.Duration, error) {
-	return h.call(ctx, c, h.exec.Call, onDelta)
+	return h.call(ctx, c, h.calls.Call, onDelta)
 }
 
 // Attach implements [remote.Machine].
 func (h *readyMachine) Attach(ctx context.Context, callID string, onDelta func(remote.Delta)) (r tool.Result, took time.Duration, started bool, err error) {
-	r, took, err = h.call(ctx, conversation.ToolCall{ID: callID}, func(ctx context.Context, c conversation.ToolCall, onDelta func(pod.Delta)) (r tool.Result, took time.Duration, err error) {
-		r, took, started, err = h.exec.Attach(ctx, c.ID, onDelta)
+	r, took, err = h.call(ctx, conversation.ToolCall{ID: callID}, func(ctx context.Context, c conversation.ToolCall, onDelta func(execclient.Delta)) (r tool.Result, took time.Duration, err error) {
+		r, took, started, err = h.calls.Attach(ctx, c.ID, onDelta)
 		return r, took, err
 	}, onDelta)
 	return r, took, started, err
@@ -109,18 +110,18 @@ func (h *readyMachine) Known() []string { return h.known }
 
 // Drop implements [remote.Machine].
 func (h *readyMachine) Drop(ctx context.Context, callID string) error {
-	return lostError(h.exec.Drop(ctx, callID))
+	return lostError(h.calls.Drop(ctx, callID))
 }
 
 // CallSandboxed implements [remote.Machine].
 func (h *readyMachine) CallSandboxed(ctx context.Context, c conversation.ToolCall, p sandbox.Policy, onDelta func(remote.Delta)) (tool.Result, time.Duration, error) {
-	return h.call(ctx, c, func(ctx context.Context, c conversation.ToolCall, onDelta func(pod.Delta)) (tool.Result, time.Duration, error) {
-		return h.exec.CallSandboxed(ctx, c, p, onDelta)
+	return h.call(ctx, c, func(ctx context.Context, c conversation.ToolCall, onDelta func(execclient.Delta)) (tool.Result, time.Duration, error) {
+		return h.calls.CallSandboxed(ctx, c, p, onDelta)
 	}, onDelta)
 }
 
 // exec is a function with which the machine runs a call.
-type exec = func(context.Context, conversation.ToolCall, func(pod.Delta)) (tool.Result, time.Duration, error)
+type exec = func(context.Context, conversation.ToolCall, func(execclient.Delta)) (tool.Result, time.Duration, error)
 
 func (h *readyMachine) call(ctx context.Context, c conversation.ToolCall, run exec, onDelta func(remote.Delta)) (tool.Result, time.Duration, error) {
 	call, abort := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -130,10 +131,10 @@ func (h *readyMachine) call(ctx context.Context, c conversation.ToolCall, run ex
 			abort(cause)
 			return
 		}
-		_ = h.exec.Close() // makes Call return with an error
+		_ = h.calls.Close() // makes Call return with an error
 	})()
-	r, took, err := run(call, c, func(d pod.Delta) { onDelta(remote.Delta(d)) })
-	if errors.Is(err, pod.ErrHooked) {
+	r, took, err := run(call, c, func(d execclient.Delta) { onDelta(remote.Delta(d)) })
+	if errors.Is(err, execclient.ErrHooked) {
 		return r, 0, errors.Join(remote.ErrHooked, err)
 	}
 	return r, took, lostError(err)
@@ -174,11 +175,11 @@ func (h *readyMachine) Hooks(ctx context.Context, s *agent.State, call remote.Ho
 	if err != nil {
 		return remote.HookOutcome{}, err
 	}
-	ask := pod.HookCall{Sandbox: around, ConversationID: s.Agent.ID, GenerationID: s.Run.ID, Model: model.ParseRef(s.Agent.Model).ID, Email: people.Email, Team: people.Team, User: people.User, LoopCount: call.LoopCount,
+	ask := execclient.HookCall{Sandbox: around, ConversationID: s.Agent.ID, GenerationID: s.Run.ID, Model: model.ParseRef(s.Agent.Model).ID, Email: people.Email, Team: people.Team, User: people.User, LoopCount: call.LoopCount,
 		Transcript: call.Transcript, TranscriptAt: call.TranscriptAt,
 	}
 	for _, e := range call.Events {
-		ask.Events = append(ask.Events, pod.HookEvent(e))
+		ask.Events = append(ask.Events, execclient.HookEvent(e))
 	}
 	o, err := h.hooks.Run(ctx, ask)
 	if err != nil {
@@ -196,7 +197,7 @@ func (h *readyMachine) Hooks(ctx context.Context, s *agent.State, call remote.Ho
 
 // Ack implements [remote.Machine].
 func (h *readyMachine) Ack(ctx context.Context, callID string) error {
-	return lostError(h.exec.Ack(ctx, callID))
+	return lostError(h.calls.Ack(ctx, callID))
 }
 
 // Commit implements [remote.Machine].
@@ -214,7 +215,7 @@ func (h *readyMachine) Commit(ctx context.Context, n int, message string, skipHo
 
 // Subagents implements [remote.Machine].
 func (h *readyMachine) Subagents(ctx context.Context) ([]subagent.File, error) {
-	files := h.conn.Files(h.token)
+	files := execclient.NewFiles(h.conn, h.token)
 	defer files.Close()
 	var all []subagent.File
 	for _, root := range h.folders {
@@ -231,7 +232,7 @@ func (h *readyMachine) Subagents(ctx context.Context) ([]subagent.File, error) {
 
 // definitions returns the files in a folder that define subagents, up to a
 // number. It returns none if it cannot read the folder.
-func definitions(ctx context.Context, files *pod.Files, folder string, most int) ([]subagent.File, error) {
+func definitions(ctx context.Context, files *execclient.Files, folder string, most int) ([]subagent.File, error) {
 	entries, err := files.List(ctx, folder)
 	if err != nil {
 		if errors.Is(err, pod.ErrLost) || ctx.Err() != nil {

@@ -10,6 +10,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/build"
+	"aloft/internal/control/execclient"
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/machine"
@@ -102,14 +103,14 @@ func (u *startup) connect(ctx context.Context, m machine.Machine) error {
 		return u.fleet.sandboxPolicy(ctx, a, SandboxHooks)
 	}
 	h.gitSandbox = func(ctx context.Context) (*sandbox.Policy, error) { return u.fleet.gitSandbox(ctx, u.state.Agent) }
-	h.mcp = h.conn.MCP(u.fleet.token("exec", m.ID()))
+	h.mcp = execclient.NewMCP(h.conn, u.fleet.token("exec", m.ID()))
 	h.mcpSandbox = func(ctx context.Context, a agent.Agent) (*sandbox.Policy, error) {
 		return u.fleet.sandboxPolicy(ctx, a, SandboxMCP)
 	}
 	h.enforced = u.fleet.Sandbox != nil && u.fleet.Sandbox(cmp.Or(u.state.Agent.Class, u.fleet.Class))
-	h.rules = h.conn.Rules(u.fleet.token("exec", m.ID()))
-	h.hooks, h.people = h.conn.Hooks(u.fleet.token("exec", m.ID())), u.fleet.hooksOf
-	h.exec = pod.NewExec(h.conn.OpenExec, u.fleet.token("exec", m.ID()), u.fleet.redact(u.state, m.ID()), pod.Trace(u.traceparent(u.state)))
+	h.rules = execclient.NewRules(h.conn, u.fleet.token("exec", m.ID()))
+	h.hooks, h.people = execclient.NewHooks(h.conn, u.fleet.token("exec", m.ID())), u.fleet.hooksOf
+	h.calls = execclient.NewCalls(h.conn.OpenExec, u.fleet.token("exec", m.ID()), execclient.Redact(u.fleet.redactor(u.state, m.ID())), execclient.Trace(u.traceparent(u.state)))
 	if !until.IsZero() {
 		h.keepFresh(u.ctx, func(ctx context.Context) { u.keepFresh(ctx, h, m.ID(), u.branches, u.state, until) })
 	}
@@ -186,7 +187,7 @@ func (u *startup) give(ctx context.Context, fresh bool) error {
 	names := slices.Sorted(maps.Keys(u.set.Vars))
 	gone := slices.DeleteFunc(slices.Clone(u.state.Given), func(name string) bool { return slices.Contains(names, name) })
 	if !fresh && len(names)+len(gone) > 0 {
-		if err := u.machine.conn.SetEnvironment(ctx, u.fleet.token("exec", u.machine.id), u.set.Environ(), gone); err != nil {
+		if err := execclient.SetEnvironment(ctx, u.machine.conn, u.fleet.token("exec", u.machine.id), u.set.Environ(), gone); err != nil {
 			return lostError(err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/execclient"
 	"aloft/internal/control/store"
 	"aloft/internal/secret"
 )
@@ -153,11 +154,11 @@ func (w *Work) renewVariables(ctx context.Context, h *readyMachine, machineID st
 		return until, err
 	}
 	h.conn.Apply(w.fleet.redact(state, machineID))
-	h.exec.Apply(w.fleet.redact(state, machineID))
+	h.calls.Apply(execclient.Redact(w.fleet.redactor(state, machineID)))
 	if len(state.Agent.Repos) > 0 {
 		if _, err := w.fleet.Gateway.Grant(w.grant(h, state, branches)); err != nil {
 			return until, err
 		}
 	}
-	return until, h.conn.SetEnvironment(ctx, w.fleet.token("exec", machineID), set.Environ(), nil)
+	return until, execclient.SetEnvironment(ctx, h.conn, w.fleet.token("exec", machineID), set.Environ(), nil)
 }

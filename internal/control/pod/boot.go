@@ -2,7 +2,6 @@ package pod
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -11,7 +10,9 @@ import (
 
 	"connectrpc.com/connect"
 
+	"aloft/internal/control/machinerpc"
 	"aloft/internal/fault"
+	"aloft/internal/text"
 	"aloft/internal/wire/podv1"
 )
 
@@ -261,16 +262,16 @@ func readyOf(r *podv1.BootReady, others int) (Ready, error) {
 		return Ready{}, unready("the machine has checked out %d additional repositories, want %d", len(r.GetOthers()), others)
 	}
 	ready := Ready{
-		BootID:     bounded(r.GetBootId(), maxWord),
-		BaseCommit: bounded(r.GetBaseCommit(), maxWord),
-		Branch:     bounded(r.GetBranch(), maxWord),
+		BootID:     text.Head(r.GetBootId(), maxWord),
+		BaseCommit: text.Head(r.GetBaseCommit(), maxWord),
+		Branch:     text.Head(r.GetBranch(), maxWord),
 		Facilities: facilitiesOf(r.GetFacilities()),
 	}
 	for _, o := range r.GetOthers() {
-		ready.Others = append(ready.Others, CheckedOut{bounded(o.GetBaseCommit(), maxWord), bounded(o.GetBranch(), maxWord)})
+		ready.Others = append(ready.Others, CheckedOut{text.Head(o.GetBaseCommit(), maxWord), text.Head(o.GetBranch(), maxWord)})
 	}
 	for _, note := range r.GetNotes()[:min(len(r.GetNotes()), maxNotes)] {
-		ready.Notes = append(ready.Notes, bounded(note, maxDetail))
+		ready.Notes = append(ready.Notes, text.Head(note, maxDetail))
 	}
 	return ready, nil
 }
@@ -308,9 +309,9 @@ func facilitiesOf(f *podv1.Facilities) *Facilities {
 
 func stepOf(s *podv1.BootStep) Step {
 	step := Step{
-		Name:     bounded(s.GetName(), maxWord),
-		Duration: took(s.GetDurationMs()),
-		Detail:   bounded(s.GetDetail(), maxDetail),
+		Name:     text.Head(s.GetName(), maxWord),
+		Duration: machinerpc.Duration(s.GetDurationMs()),
+		Detail:   text.Head(s.GetDetail(), maxDetail),
 	}
 	switch s.GetState() {
 	case podv1.BootStep_STATE_DONE:
@@ -323,46 +324,6 @@ func stepOf(s *podv1.BootStep) Step {
 	return step
 }
 
-// longest is the longest duration that is accepted from a machine.
-const longest = 1000 * 24 * time.Hour
-
-// took converts a duration that a machine reports.
-func took(ms int64) time.Duration {
-	return time.Duration(min(max(0, ms), longest.Milliseconds())) * time.Millisecond
-}
-
-// bounded cuts s to n bytes and removes invalid UTF-8.
-func bounded(s string, n int) string {
-	if len(s) > n {
-		s = s[:n]
-	}
-	return strings.ToValidUTF8(s, "")
-}
-
-// lastMoment is how long a stopping machine's connection may outlive a call's
-// broken stream.
-const lastMoment = 2 * time.Second
-
-// rpcError converts the error of a call: to the end of ctx, the loss of the
-// connection, or the machine's message, bounded.
-func (c *Conn) rpcError(err error) error {
-	if e, ok := errors.AsType[*connect.Error](err); ok {
-		switch e.Code() {
-		case connect.CodeCanceled:
-			err = fmt.Errorf("%w: %s", context.Canceled, bounded(e.Message(), maxDetail))
-		case connect.CodeDeadlineExceeded:
-			err = fmt.Errorf("%w: %s", context.DeadlineExceeded, bounded(e.Message(), maxDetail))
-		case connect.CodeUnavailable:
-			// A stopping machine closes its streams shortly before its
-			// connection.
-			select {
-			case <-c.mux.Done():
-			case <-time.After(lastMoment):
-			}
-			fallthrough
-		default:
-			err = fmt.Errorf("%s: %s", e.Code(), bounded(e.Message(), maxDetail))
-		}
-	}
-	return c.lost(err)
-}
+// rpcError converts the error of an RPC: to the end of its context, the loss of
+// the connection, or the machine's message, bounded.
+func (c *Conn) rpcError(err error) error { return c.Lost(machinerpc.Error(err, c.Done())) }

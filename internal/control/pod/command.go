@@ -9,6 +9,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"aloft/internal/control/machinerpc"
 	"aloft/internal/policy/sandbox"
 	"aloft/internal/wire/podv1"
 )
@@ -32,7 +33,7 @@ func (c *Conn) RunCommand(ctx context.Context, command string, limit time.Durati
 // RunSandboxed is RunCommand in the machine's sandbox. If the sandbox cannot
 // enforce the policy, nothing runs and the exit code is 123.
 func (c *Conn) RunSandboxed(ctx context.Context, p sandbox.Policy, command string, limit time.Duration, output io.Writer) (Exit, error) {
-	return c.runCommand(ctx, &podv1.RunCommandRequest{Command: command, TimeLimitMs: limit.Milliseconds(), SandboxPolicy: encodePolicy(p)}, output)
+	return c.runCommand(ctx, &podv1.RunCommandRequest{Command: command, TimeLimitMs: limit.Milliseconds(), SandboxPolicy: machinerpc.EncodePolicy(p)}, output)
 }
 
 func (c *Conn) runCommand(ctx context.Context, req *podv1.RunCommandRequest, output io.Writer) (Exit, error) {
@@ -50,7 +51,7 @@ func (c *Conn) runCommand(ctx context.Context, req *podv1.RunCommandRequest, out
 		return Exit{}, fmt.Errorf("run a command: %w", c.rpcError(err))
 	}
 	defer func() { _ = stream.Close() }()
-	words := c.secrets.redactor().Stream()
+	words := c.Redactor().Stream()
 	keep := func(b []byte) error {
 		if _, err := output.Write(b); err != nil {
 			return fmt.Errorf("write a command's output: %w", err)

@@ -6,6 +6,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"aloft/internal/control/machinerpc"
 	"aloft/internal/wire/podv1"
 	"aloft/internal/wire/podv1/podv1connect"
 )
@@ -13,7 +14,7 @@ import (
 // SetMetadata replaces the data about the agent and its run that processes can
 // read on the machine's socket CURSOR_AGENT_SOCKET: texts by path.
 func (c *Conn) SetMetadata(ctx context.Context, values map[string]string) error {
-	client := podv1connect.NewMetadataServiceClient(c.client, "http://pod", replyOptions(maxMessage))
+	client := podv1connect.NewMetadataServiceClient(c.client, "http://pod", machinerpc.Options(maxMessage))
 	if _, err := client.SetMetadata(ctx, connect.NewRequest(&podv1.SetMetadataRequest{Values: values})); err != nil {
 		return fmt.Errorf("set metadata: %w", c.rpcError(err))
 	}

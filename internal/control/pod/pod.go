@@ -4,8 +4,8 @@
 // gateway.
 //
 // Everything that a machine sends is untrusted. The package bounds its size and
-// makes it valid UTF-8; callers must treat it as data. The files named exec*
-// speak agent.v1 over the exec stream.
+// makes it valid UTF-8; callers must treat it as data. Package execclient speaks
+// with exec-daemon.
 package pod
 
 import (
@@ -16,9 +16,12 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"aloft/internal/control/machine"
+	"aloft/internal/control/machinerpc"
+	"aloft/internal/redact"
 	"aloft/internal/wire/mux"
 	"aloft/internal/wire/podv1/podv1connect"
 )
@@ -34,12 +37,12 @@ const greetTimeout = 10 * time.Second
 // Conn is the connection to one machine. Its methods are safe for concurrent
 // use. Errors of a connection that has ended wrap [ErrLost].
 type Conn struct {
-	mux     *mux.Conn
-	pod     podv1connect.PodServiceClient
-	client  *http.Client
-	asked   map[string]*http.Server // by the name of the streams that they serve
-	served  sync.WaitGroup
-	secrets *secrets
+	mux      *mux.Conn
+	pod      podv1connect.PodServiceClient
+	client   *http.Client
+	asked    map[string]*http.Server // by the name of the streams that they serve
+	served   sync.WaitGroup
+	redactor atomic.Pointer[redact.Redactor]
 	waits
 }
 
@@ -68,10 +71,11 @@ func newConn(raw net.Conn, git http.Handler, o options) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Conn{mux: m, secrets: o.secrets, waits: o.waits}
-	c.client = newClient(func(ctx context.Context) (net.Conn, error) { return c.open(ctx, mux.Pod) })
+	c := &Conn{mux: m, waits: o.waits}
+	c.redactor.Store(o.redactor)
+	c.client = machinerpc.NewClient(func(ctx context.Context) (net.Conn, error) { return c.open(ctx, mux.Pod) })
 	c.pod = podv1connect.NewPodServiceClient(c.client, "http://pod",
-		replyOptions(maxMessage, patient{o.waits}, heard{o.secrets}))
+		machinerpc.Options(maxMessage, patient{o.waits}, machinerpc.Redact(c.Redactor)))
 	c.serve(map[string]http.Handler{mux.Git: git, mux.Token: o.tokens, mux.Telemetry: o.spans}, o.tell)
 	return c, nil
 }
@@ -80,7 +84,7 @@ func newConn(raw net.Conn, git http.Handler, o options) (*Conn, error) {
 func (c *Conn) open(ctx context.Context, name string) (net.Conn, error) {
 	s, err := c.mux.Open(ctx, name)
 	if err != nil {
-		return nil, c.lost(err)
+		return nil, c.Lost(err)
 	}
 	return s, nil
 }
@@ -90,8 +94,13 @@ func (c *Conn) open(ctx context.Context, name string) (net.Conn, error) {
 // returns EOF at once.
 func (c *Conn) OpenExec(ctx context.Context) (net.Conn, error) { return c.open(ctx, mux.Exec) }
 
-// lost wraps err with ErrLost if the connection has ended.
-func (c *Conn) lost(err error) error {
+// OpenPTY opens a stream to the machine's terminals, with the protocol of
+// docs/reference/pty.md over a WebSocket. Bytes written before exec-daemon
+// listens are kept for it.
+func (c *Conn) OpenPTY(ctx context.Context) (net.Conn, error) { return c.open(ctx, mux.PTY) }
+
+// Lost wraps err with [ErrLost] if the connection has ended.
+func (c *Conn) Lost(err error) error {
 	select {
 	case <-c.mux.Done():
 		return fmt.Errorf("%w: %w", ErrLost, cmp.Or(c.mux.Exceeded(), err))

@@ -30,7 +30,7 @@ func (c *Conn) DialPort(ctx context.Context, port uint16) (net.Conn, error) {
 	}
 	conn, err := greetPort(ctx, s, port)
 	if err != nil {
-		return nil, c.lost(err)
+		return nil, c.Lost(err)
 	}
 	return conn, nil
 }

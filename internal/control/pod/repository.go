@@ -6,7 +6,9 @@ import (
 
 	"connectrpc.com/connect"
 
+	"aloft/internal/control/machinerpc"
 	"aloft/internal/policy/sandbox"
+	"aloft/internal/text"
 	"aloft/internal/wire/podv1"
 )
 
@@ -34,7 +36,7 @@ func (c *Conn) Status(ctx context.Context) (Status, error) {
 		return Status{}, fmt.Errorf("status: %w", c.rpcError(err))
 	}
 	return Status{
-		BootID:       bounded(r.Msg.GetBootId(), maxWord),
+		BootID:       text.Head(r.Msg.GetBootId(), maxWord),
 		Booted:       r.Msg.GetBooted(),
 		ExecRunning:  r.Msg.GetExecDaemonRunning(),
 		ExecRestarts: int(r.Msg.GetExecDaemonRestarts()),
@@ -55,19 +57,19 @@ type Committed struct {
 func (c *Conn) Commit(ctx context.Context, repository int, message string, skipHooks bool, around *sandbox.Policy) (Committed, error) {
 	req := &podv1.CommitRequest{Message: message, Repository: int32(repository), SkipHooks: skipHooks}
 	if around != nil {
-		req.SandboxPolicy = encodePolicy(*around)
+		req.SandboxPolicy = machinerpc.EncodePolicy(*around)
 	}
 	r, err := c.pod.Commit(ctx, connect.NewRequest(req))
 	if err != nil {
 		return Committed{}, fmt.Errorf("commit: %w", c.rpcError(err))
 	}
 	if r.Msg.GetError() != "" {
-		return Committed{}, &GitError{Op: "commit", Code: code(r.Msg.GetCode()), Detail: bounded(r.Msg.GetError(), maxDetail)}
+		return Committed{}, &GitError{Op: "commit", Code: code(r.Msg.GetCode()), Detail: text.Head(r.Msg.GetError(), maxDetail)}
 	}
 	return Committed{
-		Commit: bounded(r.Msg.GetCommit(), maxWord),
+		Commit: text.Head(r.Msg.GetCommit(), maxWord),
 		Made:   r.Msg.GetMade(),
-		Note:   bounded(r.Msg.GetNote(), maxDetail),
+		Note:   text.Head(r.Msg.GetNote(), maxDetail),
 	}, nil
 }
 
@@ -84,16 +86,16 @@ type Pushed struct {
 func (c *Conn) Push(ctx context.Context, repository int, branch string, skipHooks bool, around *sandbox.Policy) (Pushed, error) {
 	req := &podv1.PushRequest{Branch: branch, Repository: int32(repository), SkipHooks: skipHooks}
 	if around != nil {
-		req.SandboxPolicy = encodePolicy(*around)
+		req.SandboxPolicy = machinerpc.EncodePolicy(*around)
 	}
 	r, err := c.pod.Push(ctx, connect.NewRequest(req))
 	if err != nil {
 		return Pushed{}, fmt.Errorf("push: %w", c.rpcError(err))
 	}
 	if r.Msg.GetError() != "" {
-		return Pushed{}, &GitError{"push", code(r.Msg.GetCode()), bounded(r.Msg.GetError(), maxDetail), bounded(r.Msg.GetBundle(), maxWord)}
+		return Pushed{}, &GitError{"push", code(r.Msg.GetCode()), text.Head(r.Msg.GetError(), maxDetail), text.Head(r.Msg.GetBundle(), maxWord)}
 	}
-	return Pushed{bounded(r.Msg.GetCommit(), maxWord), bounded(r.Msg.GetNote(), maxDetail)}, nil
+	return Pushed{text.Head(r.Msg.GetCommit(), maxWord), text.Head(r.Msg.GetNote(), maxDetail)}, nil
 }
 
 // Diff returns the working tree's difference from the commit base, including
@@ -104,7 +106,7 @@ func (c *Conn) Diff(ctx context.Context, repository int, base string) (diff stri
 	if err != nil {
 		return "", false, fmt.Errorf("diff: %w", c.rpcError(err))
 	}
-	return bounded(r.Msg.GetDiff(), maxMessage), r.Msg.GetTruncated(), nil
+	return text.Head(r.Msg.GetDiff(), maxMessage), r.Msg.GetTruncated(), nil
 }
 
 // SetGitCredential replaces the credential with which git in the machine

@@ -58,7 +58,7 @@ func served(t *testing.T, pod podv1connect.PodServiceHandler) *Conn {
 	l := mux.NewListener()
 	go func() { _ = server.Serve(l) }()
 	go func() { _ = there.Serve(func(_ string, s net.Conn) { l.Hand(s) }) }()
-	c, err := newConn(ours, nil, options{secrets: new(secrets), waits: waits{answer: short, git: short, boot: short, grace: short}})
+	c, err := newConn(ours, nil, options{waits: waits{answer: short, git: short, boot: short, grace: short}})
 	if err != nil {
 		t.Fatal(err)
 	}

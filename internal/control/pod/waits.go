@@ -11,25 +11,20 @@ import (
 	"aloft/internal/wire/podv1/podv1connect"
 )
 
-// waits holds the timeouts for pod-daemon and exec-daemon.
+// waits holds the timeouts for pod-daemon.
 type waits struct {
 	answer time.Duration // for a reply to one request
 	git    time.Duration // for a commit or a push, which run the project's hooks
 	boot   time.Duration // for all steps together, including the clone of a large repository
 	grace  time.Duration // for killing a command whose time is up
-	call   time.Duration // for the result of a tool call; every tool has its own shorter timeout
 }
 
 // standard holds the timeouts of all connections except those of tests.
-var standard = waits{answer: 2 * time.Minute, git: time.Hour, boot: 2 * time.Hour, grace: time.Minute, call: time.Hour}
+var standard = waits{answer: 2 * time.Minute, git: time.Hour, boot: 2 * time.Hour, grace: time.Minute}
 
 // errSilentPod is the error of a request to pod-daemon that times out.
 var errSilentPod = fault.Unavailable("the machine does not answer").Named("machine_stuck").
 	Hint("the machine may be out of memory or processes: check the last tool calls, then send a follow-up")
-
-// errEndless is the error of a call whose result does not come in time.
-var errEndless = fault.Unavailable("the machine does not complete a tool call").Named("machine_stuck").
-	Hint("something in the task may have replaced exec-daemon: check the last tool calls, then send a follow-up")
 
 // patient limits how long requests to pod-daemon may take. Without it, a
 // request to a pod-daemon that hangs would never end, since the connection

@@ -7,6 +7,7 @@ import (
 	environmentapi "aloft/internal/control/api/environments"
 	machineapi "aloft/internal/control/api/machines"
 	"aloft/internal/control/build"
+	"aloft/internal/control/execclient"
 	"aloft/internal/environment"
 )
 
@@ -26,7 +27,7 @@ func (b Builds) Enter(ctx context.Context, buildID string) (machineapi.PTY, erro
 	if err != nil {
 		return nil, err
 	}
-	ws, err := visit.Conn.DialPTY(ctx, visit.Token)
+	ws, err := execclient.DialPTY(ctx, visit.Conn, visit.Token)
 	if err != nil {
 		return nil, errors.Join(err, visit.Close())
 	}

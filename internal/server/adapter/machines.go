@@ -11,8 +11,8 @@ import (
 	"github.com/coder/websocket"
 
 	machineapi "aloft/internal/control/api/machines"
+	"aloft/internal/control/execclient"
 	"aloft/internal/control/fleet"
-	"aloft/internal/control/pod"
 	"aloft/internal/terminal"
 )
 
@@ -41,7 +41,7 @@ func (m Machines) PTY(ctx context.Context, agentID string) (machineapi.PTY, erro
 	if err != nil {
 		return nil, err
 	}
-	ws, err := access.Conn.DialPTY(ctx, access.Token)
+	ws, err := execclient.DialPTY(ctx, access.Conn, access.Token)
 	if err != nil {
 		return nil, errors.Join(err, access.Close())
 	}
@@ -49,12 +49,12 @@ func (m Machines) PTY(ctx context.Context, agentID string) (machineapi.PTY, erro
 }
 
 // terminals calls do with the terminals of an agent's machine.
-func (m Machines) terminals(ctx context.Context, agentID string, do func(*pod.Terminals) error) error {
+func (m Machines) terminals(ctx context.Context, agentID string, do func(*execclient.Terminals) error) error {
 	access, err := m.Fleet.Access(ctx, agentID)
 	if err != nil {
 		return err
 	}
-	terminals := access.Conn.Terminals(access.Token)
+	terminals := execclient.NewTerminals(access.Conn, access.Token)
 	err = do(terminals)
 	terminals.Close()
 	return errors.Join(err, access.Close())
@@ -62,7 +62,7 @@ func (m Machines) terminals(ctx context.Context, agentID string, do func(*pod.Te
 
 // Terminals implements [machineapi.Machines].
 func (m Machines) Terminals(ctx context.Context, agentID string) (list []terminal.Terminal, err error) {
-	err = m.terminals(ctx, agentID, func(t *pod.Terminals) error {
+	err = m.terminals(ctx, agentID, func(t *execclient.Terminals) error {
 		list, err = t.List(ctx)
 		return err
 	})
@@ -71,7 +71,7 @@ func (m Machines) Terminals(ctx context.Context, agentID string) (list []termina
 
 // CreateTerminal implements [machineapi.Machines].
 func (m Machines) CreateTerminal(ctx context.Context, agentID string, n terminal.New) (made terminal.Terminal, created bool, err error) {
-	err = m.terminals(ctx, agentID, func(t *pod.Terminals) error {
+	err = m.terminals(ctx, agentID, func(t *execclient.Terminals) error {
 		made, created, err = t.Create(ctx, n)
 		return err
 	})
@@ -80,7 +80,7 @@ func (m Machines) CreateTerminal(ctx context.Context, agentID string, n terminal
 
 // files is a machine's file service together with the machine access that it uses.
 type files struct {
-	*pod.Files
+	*execclient.Files
 	access io.Closer
 }
 
@@ -90,7 +90,7 @@ func (m Machines) Files(ctx context.Context, agentID string) (machineapi.Files, 
 	if err != nil {
 		return nil, err
 	}
-	return files{access.Conn.Files(access.Token), access}, nil
+	return files{execclient.NewFiles(access.Conn, access.Token), access}, nil
 }
 
 // Close implements [machineapi.Files].

@@ -1,10 +1,9 @@
-package pod
+package execclient
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"time"
 
@@ -12,11 +11,13 @@ import (
 	"github.com/coder/websocket"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"aloft/internal/control/machinerpc"
+	"aloft/internal/control/pod"
 	"aloft/internal/fault"
 	"aloft/internal/terminal"
+	"aloft/internal/text"
 	"aloft/internal/wire/agentv1"
 	"aloft/internal/wire/agentv1/agentv1connect"
-	"aloft/internal/wire/mux"
 )
 
 // Limits for a machine's replies about its terminals.
@@ -26,20 +27,12 @@ const (
 	maxPTYFrame     = 1 << 20 // bytes
 )
 
-// OpenPTY opens a stream to the machine's terminals, with the protocol of
-// docs/reference/pty.md over a WebSocket. Bytes written before exec-daemon
-// listens are kept for it.
-func (c *Conn) OpenPTY(ctx context.Context) (net.Conn, error) { return c.open(ctx, mux.PTY) }
-
-// DialPTY connects to the machine's terminals. token is exec-daemon's. Once the
-// connection is made, the end of ctx does not affect it.
-func (c *Conn) DialPTY(ctx context.Context, token string) (*websocket.Conn, error) {
-	transport := &http.Transport{
-		DisableCompression: true, DisableKeepAlives: true, MaxResponseHeaderBytes: maxReplyHeader,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.OpenPTY(ctx) },
-	}
+// DialPTY connects to the machine's terminals, with the protocol of
+// docs/reference/pty.md. token is exec-daemon's. Once the connection is made,
+// the end of ctx does not affect it.
+func DialPTY(ctx context.Context, conn Conn, token string) (*websocket.Conn, error) {
 	ws, res, err := websocket.Dial(ctx, "ws://exec/v1/pty", &websocket.DialOptions{
-		HTTPClient:      &http.Client{Transport: transport},
+		HTTPClient:      machinerpc.NewWebSocketClient(conn.OpenPTY),
 		HTTPHeader:      http.Header{"Authorization": {"Bearer " + token}},
 		CompressionMode: websocket.CompressionDisabled,
 	})
@@ -47,7 +40,7 @@ func (c *Conn) DialPTY(ctx context.Context, token string) (*websocket.Conn, erro
 		if res != nil && res.StatusCode == http.StatusUnauthorized {
 			return nil, fault.Denied("the machine's exec-daemon does not accept this server's token").Named("machine_denied")
 		}
-		return nil, c.lost(fmt.Errorf("open a PTY: %s", bounded(err.Error(), maxDetail)))
+		return nil, conn.Lost(fmt.Errorf("open a PTY: %s", text.Head(err.Error(), maxDetail)))
 	}
 	ws.SetReadLimit(maxPTYFrame)
 	return ws, nil
@@ -65,37 +58,20 @@ type Screen struct {
 type Keys struct{ Text, Key string }
 
 // Terminals controls a machine's terminals. Its methods are safe for concurrent
-// use. Their errors are faults, or wrap [ErrLost].
+// use. Their errors are faults, or wrap [pod.ErrLost].
 type Terminals struct {
-	conn   *Conn
-	http   *http.Client
-	client agentv1connect.TerminalServiceClient
+	client[agentv1connect.TerminalServiceClient]
 }
 
-// Terminals returns the machine's terminals. token is exec-daemon's. The caller
-// must call Close.
-func (c *Conn) Terminals(token string) *Terminals {
-	client := newClient(c.OpenExec)
-	return &Terminals{c, client, agentv1connect.NewTerminalServiceClient(client, "http://exec",
-		replyOptions(maxTerminalText+1<<20, withToken(token), heard{c.secrets}))}
-}
-
-// Close closes the stream to exec-daemon.
-func (t *Terminals) Close() { t.http.CloseIdleConnections() }
-
-// withToken sends exec-daemon's token with every request.
-func withToken(token string) connect.UnaryInterceptorFunc {
-	return func(next connect.UnaryFunc) connect.UnaryFunc {
-		return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
-			req.Header().Set("Authorization", "Bearer "+token)
-			return next(ctx, req)
-		}
-	}
+// NewTerminals returns the machine's terminals. token is exec-daemon's. The
+// caller must call Close.
+func NewTerminals(conn Conn, token string) *Terminals {
+	return &Terminals{newClient(conn, token, maxTerminalText+1<<20, agentv1connect.NewTerminalServiceClient)}
 }
 
 // List returns the terminals, sorted by name.
 func (t *Terminals) List(ctx context.Context) ([]terminal.Terminal, error) {
-	res, err := t.client.ListTerminals(ctx, connect.NewRequest(&agentv1.ListTerminalsRequest{}))
+	res, err := t.service.ListTerminals(ctx, connect.NewRequest(&agentv1.ListTerminalsRequest{}))
 	if err != nil {
 		return nil, t.fault("list terminals", err)
 	}
@@ -111,9 +87,9 @@ func (t *Terminals) List(ctx context.Context) ([]terminal.Terminal, error) {
 func (t *Terminals) Create(ctx context.Context, n terminal.New) (made terminal.Terminal, created bool, err error) {
 	var policy *agentv1.SandboxPolicy
 	if n.Sandbox != nil {
-		policy = encodePolicy(*n.Sandbox)
+		policy = machinerpc.EncodePolicy(*n.Sandbox)
 	}
-	res, err := t.client.CreateTerminal(ctx, connect.NewRequest(&agentv1.CreateTerminalRequest{
+	res, err := t.service.CreateTerminal(ctx, connect.NewRequest(&agentv1.CreateTerminalRequest{
 		SandboxPolicy: policy,
 		Name:          n.Name, Command: n.Command, Directory: n.Dir, Env: n.Env,
 		Columns: int32(min(max(n.Columns, 0), 1<<15)), Rows: int32(min(max(n.Rows, 0), 1<<15)),
@@ -127,13 +103,13 @@ func (t *Terminals) Create(ctx context.Context, n terminal.New) (made terminal.T
 // Read returns a terminal's content, with the given number of history lines
 // above it; a negative number means all.
 func (t *Terminals) Read(ctx context.Context, name string, history int) (Screen, error) {
-	res, err := t.client.ReadTerminal(ctx, connect.NewRequest(&agentv1.ReadTerminalRequest{Name: name, HistoryLines: int32(min(max(history, -1), 1<<20))}))
+	res, err := t.service.ReadTerminal(ctx, connect.NewRequest(&agentv1.ReadTerminalRequest{Name: name, HistoryLines: int32(min(max(history, -1), 1<<20))}))
 	if err != nil {
 		return Screen{}, t.fault("read a terminal", err)
 	}
-	text := res.Msg.GetText()
+	content := res.Msg.GetText()
 	return Screen{
-		Text: bounded(text, maxTerminalText), Truncated: res.Msg.GetTruncated() || len(text) > maxTerminalText,
+		Text: text.Head(content, maxTerminalText), Truncated: res.Msg.GetTruncated() || len(content) > maxTerminalText,
 		Terminal: terminalOf(res.Msg.GetTerminal()),
 	}, nil
 }
@@ -149,13 +125,13 @@ func (t *Terminals) Send(ctx context.Context, name string, keys []Keys) error {
 			req.Keys = append(req.Keys, &agentv1.TerminalKeys{Keys: &agentv1.TerminalKeys_Text{Text: k.Text}})
 		}
 	}
-	_, err := t.client.SendTerminalKeys(ctx, connect.NewRequest(req))
+	_, err := t.service.SendTerminalKeys(ctx, connect.NewRequest(req))
 	return t.fault("type in a terminal", err)
 }
 
 // End closes a terminal and kills the processes in it.
 func (t *Terminals) End(ctx context.Context, name string) error {
-	_, err := t.client.CloseTerminal(ctx, connect.NewRequest(&agentv1.CloseTerminalRequest{Name: name}))
+	_, err := t.service.CloseTerminal(ctx, connect.NewRequest(&agentv1.CloseTerminalRequest{Name: name}))
 	return t.fault("close a terminal", err)
 }
 
@@ -170,9 +146,9 @@ func when(told *timestamppb.Timestamp) time.Time {
 
 func terminalOf(m *agentv1.Terminal) terminal.Terminal {
 	out := terminal.Terminal{
-		Name: bounded(m.GetName(), maxWord), Created: when(m.GetCreatedAt()), Active: when(m.GetActiveAt()),
+		Name: text.Head(m.GetName(), maxWord), Created: when(m.GetCreatedAt()), Active: when(m.GetActiveAt()),
 		Attached: int(m.GetAttached()), Columns: int(m.GetColumns()), Rows: int(m.GetRows()),
-		Command: bounded(m.GetCommand(), maxWord), Dir: bounded(m.GetDirectory(), maxDetail), Dead: m.GetDead(),
+		Command: text.Head(m.GetCommand(), maxWord), Dir: text.Head(m.GetDirectory(), maxDetail), Dead: m.GetDead(),
 	}
 	if m != nil && m.ExitCode != nil { // a hostile machine may reply without a terminal
 		code := int(m.GetExitCode())
@@ -188,9 +164,9 @@ func (t *Terminals) fault(op string, err error) error {
 	}
 	e, ok := errors.AsType[*connect.Error](err)
 	if !ok {
-		return fmt.Errorf("%s: %w", op, t.conn.lost(err))
+		return fmt.Errorf("%s: %w", op, t.conn.Lost(err))
 	}
-	words := bounded(e.Message(), maxDetail)
+	words := text.Head(e.Message(), maxDetail)
 	switch e.Code() {
 	case connect.CodeInvalidArgument:
 		return fault.Invalid("%s: %s", op, words)
@@ -205,10 +181,10 @@ func (t *Terminals) fault(op string, err error) error {
 	case connect.CodeUnauthenticated, connect.CodePermissionDenied:
 		return fault.Denied("%s: the machine's exec-daemon does not accept this server's token", op).Named("machine_denied")
 	case connect.CodeUnavailable:
-		if lost := t.conn.lost(err); errors.Is(lost, ErrLost) {
+		if lost := t.conn.Lost(err); errors.Is(lost, pod.ErrLost) {
 			return fmt.Errorf("%s: %w", op, lost)
 		}
 		return fault.Unavailable("%s: %s", op, words)
 	}
-	return fmt.Errorf("%s: %w", op, t.conn.rpcError(err))
+	return fmt.Errorf("%s: %w", op, t.error(err))
 }

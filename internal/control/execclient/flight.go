@@ -1,4 +1,4 @@
-package pod
+package execclient
 
 import (
 	"strings"
@@ -28,7 +28,7 @@ type inFlight struct {
 	unhooked bool
 	news     chan struct{} // holds a token when there is news
 
-	// The following fields are protected by Exec.mu.
+	// The following fields are protected by Calls.mu.
 	bootID  string // boot of the machine to which it was sent; "" before that
 	aborted error  // the cause, if it was aborted
 	breaks  int    // streams that broke during it; see maxBreaks

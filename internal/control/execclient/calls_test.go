@@ -1,19 +1,17 @@
-package pod
+package execclient
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"net"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"connectrpc.com/connect"
 
+	"aloft/internal/control/pod"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
 	"aloft/internal/tool"
@@ -48,18 +46,10 @@ func (m machineServer) ExecStream(_ context.Context, s *connect.BidiStream[agent
 }
 
 // execTo returns a client of a machine that sends what talk tells it to.
-func execTo(t *testing.T, hello func() *agentv1.ExecServerElement, talk talker, options ...Option) *Exec {
+func execTo(t *testing.T, hello func() *agentv1.ExecServerElement, talk talker, options ...Option) *Calls {
 	t.Helper()
-	mux := http.NewServeMux()
-	mux.Handle(agentv1connect.NewExecServiceHandler(machineServer{hello, talk}))
-	server := httptest.NewUnstartedServer(mux)
-	server.Config.Protocols = new(http.Protocols)
-	server.Config.Protocols.SetUnencryptedHTTP2(true)
-	server.Start()
-	t.Cleanup(server.Close)
-	e := NewExec(func(ctx context.Context) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "tcp", server.Listener.Addr().String())
-	}, "token", options...)
+	path, handler := agentv1connect.NewExecServiceHandler(machineServer{hello, talk})
+	e := NewCalls(execDaemon(t, path, handler), "token", options...)
 	t.Cleanup(func() { _ = e.Close() })
 	return e
 }
@@ -93,7 +83,7 @@ func patience(t *testing.T) context.Context {
 	return ctx
 }
 
-func TestExecRefusesAnotherCatalogue(t *testing.T) {
+func TestCallsRefuseAnotherCatalogue(t *testing.T) {
 	e := execTo(t, func() *agentv1.ExecServerElement { return helloOf(strings.Repeat("0", 64), "b") },
 		func(string, func(*agentv1.ExecServerElement)) error { t.Error("it was sent a call"); return nil })
 	if _, _, err := e.Call(patience(t), lsCall, nil); !errors.Is(err, ErrCatalogue) {
@@ -101,7 +91,7 @@ func TestExecRefusesAnotherCatalogue(t *testing.T) {
 	}
 }
 
-func TestExecNeedsAHello(t *testing.T) {
+func TestCallsNeedsAHello(t *testing.T) {
 	e := execTo(t, func() *agentv1.ExecServerElement { return deltaOf("c1", 1, "hi") },
 		func(string, func(*agentv1.ExecServerElement)) error { t.Error("it was sent a call"); return nil })
 	if _, _, err := e.Call(patience(t), lsCall, nil); !fault.Is(err, fault.KindUnavailable) {
@@ -109,7 +99,7 @@ func TestExecNeedsAHello(t *testing.T) {
 	}
 }
 
-func TestExecGivesUpOnAStreamThatBreaks(t *testing.T) {
+func TestCallsGivesUpOnAStreamThatBreaks(t *testing.T) {
 	for name, talk := range map[string]talker{
 		"AtOnce": func(string, func(*agentv1.ExecServerElement)) error { return errors.New("no") },
 		"TooLongAMessage": func(id string, say func(*agentv1.ExecServerElement)) error {
@@ -126,13 +116,13 @@ func TestExecGivesUpOnAStreamThatBreaks(t *testing.T) {
 	}
 }
 
-// TestExecEndlessCall calls a machine that keeps the stream alive and sends
+// TestCallsEndless calls a machine that keeps the stream alive and sends
 // output, but never the result: the call must be aborted.
-func TestExecEndlessCall(t *testing.T) {
+func TestCallsEndless(t *testing.T) {
 	e := execTo(t, usualHello, func(id string, say func(*agentv1.ExecServerElement)) error {
 		say(deltaOf(id, 1, "working"))
 		return nil
-	}, func(o *options) { o.call = short })
+	}, func(o *options) { o.timeout = 50 * time.Millisecond })
 	_, _, err := e.Call(patience(t), lsCall, nil)
 	if !errors.Is(err, errEndless) {
 		t.Errorf("the call ended with %v", err)
@@ -142,7 +132,7 @@ func TestExecEndlessCall(t *testing.T) {
 	}
 }
 
-func TestExecDoesNotSendACallToAnotherBoot(t *testing.T) {
+func TestCallsDoesNotSendACallToAnotherBoot(t *testing.T) {
 	boots := make(chan string, 2)
 	boots <- "boot-1"
 	boots <- "boot-2"
@@ -152,7 +142,7 @@ func TestExecDoesNotSendACallToAnotherBoot(t *testing.T) {
 			calls++
 			return errors.New("the machine went down")
 		})
-	if _, _, err := e.Call(patience(t), lsCall, nil); !errors.Is(err, ErrLost) {
+	if _, _, err := e.Call(patience(t), lsCall, nil); !errors.Is(err, pod.ErrLost) {
 		t.Errorf("%v", err)
 	}
 	if calls != 1 {
@@ -160,7 +150,7 @@ func TestExecDoesNotSendACallToAnotherBoot(t *testing.T) {
 	}
 }
 
-func TestExecDeltasComeOnceAndInOrder(t *testing.T) {
+func TestCallsDeltasComeOnceAndInOrder(t *testing.T) {
 	e := execTo(t, usualHello, func(id string, say func(*agentv1.ExecServerElement)) error {
 		say(deltaOf("another", 1, "not ours"))
 		for _, sequence := range []uint64{1, 2, 2, 1, 5, 4, 6} {
@@ -179,9 +169,9 @@ func TestExecDeltasComeOnceAndInOrder(t *testing.T) {
 	}
 }
 
-// TestExecHooked checks that a machine can return only calls for which the loop
+// TestCallsHooked checks that a machine can return only calls for which the loop
 // ran no hooks. Otherwise it could make the loop repeat a call.
-func TestExecHooked(t *testing.T) {
+func TestCallsHooked(t *testing.T) {
 	e := execTo(t, usualHello, func(id string, say func(*agentv1.ExecServerElement)) error {
 		say(completedOf(&agentv1.ExecCompleted{CallId: id, Text: "hooked", IsError: true, Hooked: true}))
 		return nil
@@ -196,7 +186,7 @@ func TestExecHooked(t *testing.T) {
 	}
 }
 
-func TestExecRefusesTheSameIDTwice(t *testing.T) {
+func TestCallsRefusesTheSameIDTwice(t *testing.T) {
 	asked, over := make(chan struct{}), make(chan struct{})
 	e := execTo(t, usualHello, func(id string, say func(*agentv1.ExecServerElement)) error {
 		close(asked)

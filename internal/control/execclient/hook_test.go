@@ -1,4 +1,4 @@
-package pod
+package execclient
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"aloft/internal/control/pod"
 	"aloft/internal/fault"
 	"aloft/internal/wire/agentv1"
 	"aloft/internal/wire/agentv1/agentv1connect"
@@ -28,7 +29,7 @@ func hooksTo(t *testing.T, dies int32, lost func(error) error, answer hookServer
 	path, handler := agentv1connect.NewHookServiceHandler(answer)
 	dial := execDaemon(t, path, handler)
 	var opened atomic.Int32
-	h := newHooks(func(ctx context.Context) (net.Conn, error) {
+	h := NewHooks(testConn{lost: lost, dial: func(ctx context.Context) (net.Conn, error) {
 		if opened.Add(1) <= dies {
 			ours, theirs := net.Pipe()
 			go func() {
@@ -38,16 +39,14 @@ func hooksTo(t *testing.T, dies int32, lost func(error) error, answer hookServer
 			return ours, nil
 		}
 		return dial(ctx)
-	}, lost)
+	}}, "token")
 	t.Cleanup(h.Close)
 	return h
 }
 
-func still(err error) error { return err }
-
 // TestHooksOutliveExecDaemon is a table of how often exec-daemon may die.
 func TestHooksOutliveExecDaemon(t *testing.T) {
-	gone := func(err error) error { return errors.Join(ErrLost, err) }
+	gone := func(err error) error { return errors.Join(pod.ErrLost, err) }
 	for _, c := range []struct {
 		name    string
 		dies    int32
@@ -74,7 +73,7 @@ func TestHooksOutliveExecDaemon(t *testing.T) {
 				h.patience = firstHookWait
 			}
 			out, err := h.Run(patience(t), HookCall{Events: []HookEvent{{Name: "stop"}}})
-			if (out.Permission == "deny") != c.denied || (err == nil) != c.denied || errors.Is(err, ErrLost) != c.isLost || answers != c.answers {
+			if (out.Permission == "deny") != c.denied || (err == nil) != c.denied || errors.Is(err, pod.ErrLost) != c.isLost || answers != c.answers {
 				t.Errorf("said %+v after %d answers: %v", out, answers, err)
 			}
 			if stuck := fault.Of(err).Code == "machine_stuck"; stuck != (c.name == "AlwaysIsAnError") {

@@ -1,4 +1,4 @@
-package pod
+package machinerpc
 
 import (
 	"aloft/internal/policy"
@@ -12,9 +12,9 @@ var typesOf = map[sandbox.Type]agentv1.SandboxPolicy_Type{
 	sandbox.ReadOnly:     agentv1.SandboxPolicy_TYPE_WORKSPACE_READONLY,
 }
 
-// encodePolicy encodes the complete policy: the machine has no policy of its
-// own to add.
-func encodePolicy(p sandbox.Policy) *agentv1.SandboxPolicy {
+// EncodePolicy returns the message of a sandbox policy. It is complete: the
+// machine has no policy of its own to add.
+func EncodePolicy(p sandbox.Policy) *agentv1.SandboxPolicy {
 	m := &agentv1.SandboxPolicy{
 		Type:                     typesOf[p.Type],
 		NetworkAccess:            p.Network.Mode != policy.None,

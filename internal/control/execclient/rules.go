@@ -1,10 +1,8 @@
-package pod
+package execclient
 
 import (
 	"context"
 	"fmt"
-	"net"
-	"net/http"
 	"time"
 
 	"connectrpc.com/connect"
@@ -23,29 +21,17 @@ const (
 // Rules reads the rules of the repositories in a machine. Its methods are safe
 // for concurrent use.
 type Rules struct {
-	lost   func(error) error
-	http   *http.Client
-	client agentv1connect.RulesServiceClient
+	client[agentv1connect.RulesServiceClient]
 }
 
-// Rules returns the machine's rules. token is exec-daemon's. The caller must
+// NewRules returns the machine's rules. token is exec-daemon's. The caller must
 // call Close.
-func (c *Conn) Rules(token string) *Rules {
-	return newRules(c.OpenExec, c.lost, withToken(token), heard{c.secrets})
+func NewRules(conn Conn, token string) *Rules {
+	return &Rules{newClient(conn, token, maxRulesReply, agentv1connect.NewRulesServiceClient)}
 }
 
-func newRules(dial func(context.Context) (net.Conn, error), lost func(error) error, around ...connect.Interceptor) *Rules {
-	client := newClient(dial)
-	return &Rules{lost, client, agentv1connect.NewRulesServiceClient(client, "http://exec",
-		replyOptions(maxRulesReply, around...))}
-}
-
-// Close closes the stream to exec-daemon.
-func (r *Rules) Close() { r.http.CloseIdleConnections() }
-
-// Read returns the rules of the folders. They come from
-// the machine, so limits are enforced. The error wraps [ErrLost] if the machine
-// is gone.
+// Read returns the rules of the folders. They come from the machine, so limits
+// are enforced. The error wraps [pod.ErrLost] if the machine is gone.
 func (r *Rules) Read(ctx context.Context, folders []rule.Folder) (rule.Set, error) {
 	req := &agentv1.ReadRulesRequest{}
 	for _, f := range folders {
@@ -53,12 +39,12 @@ func (r *Rules) Read(ctx context.Context, folders []rule.Folder) (rule.Set, erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, rulesPatience)
 	defer cancel()
-	res, err := r.client.ReadRules(ctx, connect.NewRequest(req))
+	res, err := r.service.ReadRules(ctx, connect.NewRequest(req))
 	if connect.CodeOf(err) == connect.CodeUnimplemented { // a machine older than rules
 		return rule.Set{}, nil
 	}
 	if err != nil {
-		return rule.Set{}, fmt.Errorf("read the rules: %w", r.lost(err))
+		return rule.Set{}, fmt.Errorf("read the rules: %w", r.conn.Lost(err))
 	}
 	var said rule.Set
 	for _, m := range res.Msg.GetRules() {

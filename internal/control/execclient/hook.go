@@ -1,17 +1,18 @@
-package pod
+package execclient
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"time"
 
 	"connectrpc.com/connect"
 
+	"aloft/internal/control/machinerpc"
+	"aloft/internal/control/pod"
 	"aloft/internal/policy/sandbox"
+	"aloft/internal/text"
 	"aloft/internal/wire/agentv1"
 	"aloft/internal/wire/agentv1/agentv1connect"
 )
@@ -85,29 +86,18 @@ type HookRun struct {
 
 // Hooks runs hooks in a machine. Its methods are safe for concurrent use.
 type Hooks struct {
-	lost     func(error) error
-	http     *http.Client
-	client   agentv1connect.HookServiceClient
+	client[agentv1connect.HookServiceClient]
 	patience time.Duration // how long to wait for exec-daemon
 }
 
-// Hooks returns the machine's hooks. token is exec-daemon's. The caller must
+// NewHooks returns the machine's hooks. token is exec-daemon's. The caller must
 // call Close.
-func (c *Conn) Hooks(token string) *Hooks {
-	return newHooks(c.OpenExec, c.lost, withToken(token), heard{c.secrets})
+func NewHooks(conn Conn, token string) *Hooks {
+	return &Hooks{newClient(conn, token, maxHookReply, agentv1connect.NewHookServiceClient), hookPatience}
 }
-
-func newHooks(dial func(context.Context) (net.Conn, error), lost func(error) error, around ...connect.Interceptor) *Hooks {
-	client := newClient(dial)
-	return &Hooks{lost, client, agentv1connect.NewHookServiceClient(client, "http://exec",
-		replyOptions(maxHookReply, around...)), hookPatience}
-}
-
-// Close closes the stream to exec-daemon.
-func (h *Hooks) Close() { h.http.CloseIdleConnections() }
 
 // Run runs the hooks for the call's events. If exec-daemon dies meanwhile, its
-// successor runs them again. The error wraps [ErrLost] if the machine is gone;
+// successor runs them again. The error wraps [pod.ErrLost] if the machine is gone;
 // it is a fault if exec-daemon does not come back.
 func (h *Hooks) Run(ctx context.Context, call HookCall) (HookOutcome, error) {
 	req := &agentv1.RunHooksRequest{
@@ -116,7 +106,7 @@ func (h *Hooks) Run(ctx context.Context, call HookCall) (HookOutcome, error) {
 		Transcript: call.Transcript, TranscriptAt: call.TranscriptAt,
 	}
 	if call.Sandbox != nil {
-		req.SandboxPolicy = encodePolicy(*call.Sandbox)
+		req.SandboxPolicy = machinerpc.EncodePolicy(*call.Sandbox)
 	}
 	for _, e := range call.Events {
 		fields, err := json.Marshal(e.Fields)
@@ -132,8 +122,8 @@ func (h *Hooks) Run(ctx context.Context, call HookCall) (HookOutcome, error) {
 	if err == nil {
 		return hookOutcome(res.Msg), nil
 	}
-	err = h.lost(err)
-	if ctx.Err() == nil && !connect.IsWireError(err) && !errors.Is(err, ErrLost) {
+	err = h.conn.Lost(err)
+	if ctx.Err() == nil && !connect.IsWireError(err) && !errors.Is(err, pod.ErrLost) {
 		return HookOutcome{}, stuck(h.patience, err)
 	}
 	return HookOutcome{}, fmt.Errorf("run hooks: %w", err)
@@ -143,8 +133,8 @@ func (h *Hooks) Run(ctx context.Context, call HookCall) (HookOutcome, error) {
 func (h *Hooks) run(ctx context.Context, req *agentv1.RunHooksRequest) (*connect.Response[agentv1.RunHooksResponse], error) {
 	began := time.Now()
 	for wait := firstHookWait; ; wait = min(2*wait, maxHookWait) {
-		res, err := h.client.RunHooks(ctx, connect.NewRequest(req))
-		if err == nil || connect.IsWireError(err) || errors.Is(h.lost(err), ErrLost) || time.Since(began) >= h.patience {
+		res, err := h.service.RunHooks(ctx, connect.NewRequest(req))
+		if err == nil || connect.IsWireError(err) || errors.Is(h.conn.Lost(err), pod.ErrLost) || time.Since(began) >= h.patience {
 			return res, err
 		}
 		timer := time.NewTimer(wait)
@@ -158,7 +148,7 @@ func (h *Hooks) run(ctx context.Context, req *agentv1.RunHooksRequest) (*connect
 }
 
 func hookOutcome(m *agentv1.RunHooksResponse) HookOutcome {
-	words := func(s string) string { return bounded(s, maxHookWords) }
+	words := func(s string) string { return text.Head(s, maxHookWords) }
 	o := HookOutcome{
 		Permission: words(m.GetPermission()), UserMessage: words(m.GetUserMessage()), AgentMessage: words(m.GetAgentMessage()),
 		Context: words(m.GetAdditionalContext()), Stopped: m.GetStopped(), Followup: words(m.GetFollowupMessage()),
@@ -172,13 +162,13 @@ func hookOutcome(m *agentv1.RunHooksResponse) HookOutcome {
 		o.UpdatedMCP = out
 	}
 	for _, r := range m.GetRuns()[:min(len(m.GetRuns()), maxHookRuns)] {
-		o.Runs = append(o.Runs, HookRun{bounded(r.GetCommand(), maxHookWord), bounded(r.GetFile(), maxHookWord), int(r.GetExit()), took(r.GetDurationMs()).Milliseconds(), bounded(r.GetFailure(), maxHookWord)})
+		o.Runs = append(o.Runs, HookRun{text.Head(r.GetCommand(), maxHookWord), text.Head(r.GetFile(), maxHookWord), int(r.GetExit()), machinerpc.Duration(r.GetDurationMs()).Milliseconds(), text.Head(r.GetFailure(), maxHookWord)})
 	}
 	for _, w := range m.GetWarnings()[:min(len(m.GetWarnings()), maxHookRuns)] {
-		o.Warnings = append(o.Warnings, bounded(w, maxDetail))
+		o.Warnings = append(o.Warnings, text.Head(w, maxDetail))
 	}
 	for _, p := range m.GetPresent()[:min(len(m.GetPresent()), maxHookRuns)] {
-		o.PresentEvents = append(o.PresentEvents, bounded(p, maxDetail))
+		o.PresentEvents = append(o.PresentEvents, text.Head(p, maxDetail))
 	}
 	return o
 }

@@ -1,11 +1,8 @@
-package pod
+package execclient
 
 import (
 	"context"
 	"errors"
-	"net"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -22,22 +19,6 @@ type mcpServer func(*agentv1.UseServersRequest) (string, error)
 func (m mcpServer) UseServers(_ context.Context, req *connect.Request[agentv1.UseServersRequest]) (*connect.Response[agentv1.UseServersResponse], error) {
 	text, err := m(req.Msg)
 	return connect.NewResponse(&agentv1.UseServersResponse{Listings: []byte(text)}), err
-}
-
-// execDaemon serves a Connect handler as exec-daemon does, and returns a
-// function that dials it.
-func execDaemon(t *testing.T, path string, h http.Handler) func(context.Context) (net.Conn, error) {
-	t.Helper()
-	mux := http.NewServeMux()
-	mux.Handle(path, h)
-	server := httptest.NewUnstartedServer(mux)
-	server.Config.Protocols = new(http.Protocols)
-	server.Config.Protocols.SetUnencryptedHTTP2(true)
-	server.Start()
-	t.Cleanup(server.Close)
-	return func(ctx context.Context) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "tcp", server.Listener.Addr().String())
-	}
 }
 
 // Credentials of remote servers are not sent to a machine, and its report is
@@ -59,7 +40,7 @@ func TestUseServers(t *testing.T) {
 		return answer()
 	}))
 	lost := errors.New("the machine is lost")
-	m := newMCP(execDaemon(t, path, h), func(err error) error { return errors.Join(lost, err) })
+	m := NewMCP(testConn{dial: execDaemon(t, path, h), lost: func(err error) error { return errors.Join(lost, err) }}, "token")
 	t.Cleanup(m.Close)
 	all, err := m.Use(t.Context(), servers, &sandbox.Policy{}, 0)
 	if err != nil {

@@ -1,17 +1,17 @@
-package pod
+package execclient
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
 
 	"connectrpc.com/connect"
 
+	"aloft/internal/control/machinerpc"
 	"aloft/internal/telemetry"
 	"aloft/internal/tool"
 	"aloft/internal/wire/agentv1"
@@ -101,18 +101,17 @@ func (l *link) write(ctx context.Context) {
 }
 
 // connect dials the machine, opens a stream, and waits for its hello.
-func (e *Exec) connect(ctx context.Context) (*link, error) {
+func (cs *Calls) connect(ctx context.Context) (*link, error) {
 	dialCtx, dialed := context.WithTimeout(ctx, comeBack)
-	conn, err := e.dial(dialCtx)
+	conn, err := cs.dial(dialCtx)
 	dialed()
 	if err != nil {
 		return nil, err
 	}
-	// Each stream has its own connection, with HTTP/2 over cleartext by prior
-	// knowledge.
+	// Each stream has its own connection.
 	unused := make(chan net.Conn, 1)
 	unused <- conn
-	transport := newTransport(func(context.Context, string, string) (net.Conn, error) {
+	through := machinerpc.NewClient(func(context.Context) (net.Conn, error) {
 		select {
 		case conn := <-unused:
 			return conn, nil
@@ -124,16 +123,16 @@ func (e *Exec) connect(ctx context.Context) (*link, error) {
 	l := &link{ready: make(chan struct{}, 1), close: func() {
 		cancel()
 		_ = conn.Close() // needed because a stream whose request is still being written ignores its context
-		transport.CloseIdleConnections()
+		through.CloseIdleConnections()
 	}}
 	context.AfterFunc(ctx, l.close)
-	client := agentv1connect.NewExecServiceClient(&http.Client{Transport: joined{bounding{transport}}}, "http://exec-daemon",
-		replyOptions(maxElement, heard{e.secrets}))
+	client := agentv1connect.NewExecServiceClient(through, "http://exec-daemon",
+		machinerpc.Options(maxElement, machinerpc.Redact(cs.redactor.Load)))
 	l.stream = client.ExecStream(ctx)
-	l.stream.RequestHeader().Set("Authorization", "Bearer "+e.token)
-	if e.trace != "" {
-		l.stream.RequestHeader().Set(telemetry.Header, e.trace)
-		l.stream.RequestHeader().Set(telemetry.BackendHeader, e.trace)
+	l.stream.RequestHeader().Set("Authorization", "Bearer "+cs.token)
+	if cs.trace != "" {
+		l.stream.RequestHeader().Set(telemetry.Header, cs.trace)
+		l.stream.RequestHeader().Set(telemetry.BackendHeader, cs.trace)
 	}
 	late := time.AfterFunc(comeBack, l.close)
 	defer late.Stop()
@@ -180,13 +179,13 @@ func (l *link) greet() error {
 }
 
 // read handles messages of the stream until it breaks.
-func (e *Exec) read(l *link) error {
+func (cs *Calls) read(l *link) error {
 	quiet := time.AfterFunc(silence, l.close)
 	defer quiet.Stop()
 	for {
 		element, err := l.stream.Receive()
 		if err != nil {
-			if !quiet.Stop() && e.ctx.Err() == nil {
+			if !quiet.Stop() && cs.ctx.Err() == nil {
 				return errSilent
 			}
 			return err
@@ -194,33 +193,33 @@ func (e *Exec) read(l *link) error {
 		quiet.Reset(silence)
 		switch element := element.GetElement().(type) {
 		case *agentv1.ExecServerElement_Delta:
-			if of := e.find(element.Delta.GetCallId()); of != nil {
+			if of := cs.find(element.Delta.GetCallId()); of != nil {
 				of.hear(element.Delta)
 			}
 		case *agentv1.ExecServerElement_Completed:
-			if of := e.find(element.Completed.GetCallId()); of != nil {
+			if of := cs.find(element.Completed.GetCallId()); of != nil {
 				of.complete(element.Completed)
 			}
 		case *agentv1.ExecServerElement_Heartbeat:
-			e.heard(element.Heartbeat.GetSequence())
+			cs.heard(element.Heartbeat.GetSequence())
 		}
 	}
 }
 
-func (e *Exec) find(id string) *inFlight {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.calls[id]
+func (cs *Calls) find(id string) *inFlight {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return cs.calls[id]
 }
 
 // heard completes the acknowledgements that were sent before that heartbeat.
-func (e *Exec) heard(sequence uint64) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for id, a := range e.acks {
+func (cs *Calls) heard(sequence uint64) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for id, a := range cs.acks {
 		if a.beat != 0 && a.beat <= sequence {
 			a.settle(nil)
-			delete(e.acks, id)
+			delete(cs.acks, id)
 		}
 	}
 }

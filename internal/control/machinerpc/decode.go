@@ -1,15 +1,11 @@
-package pod
+package machinerpc
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -27,32 +23,10 @@ const (
 	// maxErrorBody is the maximum size of an error, in bytes. Connect decodes it
 	// as JSON.
 	maxErrorBody = 64 << 10
-	// maxReplyHeader is the maximum size of a reply's header, in bytes.
-	maxReplyHeader = 64 << 10
 )
 
 // errParts is the error of a message with too many parts.
 var errParts = fmt.Errorf("the machine's message has more than %d parts, or more than %d levels", maxParts, maxNested)
-
-// newClient returns an HTTP client for RPCs over streams that dial opens. It
-// bounds headers and errors; [replyOptions] bound messages.
-func newClient(dial func(context.Context) (net.Conn, error)) *http.Client {
-	return &http.Client{Transport: bounding{newTransport(func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) })}}
-}
-
-// newTransport returns a transport for HTTP/2 over cleartext by prior knowledge.
-func newTransport(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Transport {
-	var h2c http.Protocols
-	h2c.SetUnencryptedHTTP2(true)
-	return &http.Transport{Protocols: &h2c, DisableCompression: true, MaxResponseHeaderBytes: maxReplyHeader, DialContext: dial}
-}
-
-// replyOptions are the options of every client of a machine: replies are not
-// compressed, have at most max bytes, and few enough parts.
-func replyOptions(max int, around ...connect.Interceptor) connect.ClientOption {
-	return connect.WithClientOptions(connect.WithReadMaxBytes(max), connect.WithAcceptCompression("gzip", nil, nil),
-		connect.WithCodec(sparing{}), connect.WithInterceptors(around...))
-}
 
 // sparing is Connect's codec for protobuf. It counts the parts of a message
 // before it decodes the message.
@@ -128,27 +102,6 @@ func countParts(data []byte, of protoreflect.MessageDescriptor, depth int, left 
 		}
 	}
 	return nil
-}
-
-// bounding is a transport that bounds errors of a machine, which Connect decodes
-// as JSON: the body of a failed request, and the last message of a stream.
-type bounding struct{ *http.Transport }
-
-// RoundTrip implements [http.RoundTripper].
-func (b bounding) RoundTrip(req *http.Request) (*http.Response, error) {
-	res, err := b.Transport.RoundTrip(req)
-	if err != nil {
-		return nil, err
-	}
-	switch req.Header.Get("Content-Type") {
-	case "application/connect+proto":
-		res.Body = &boundedStream{ReadCloser: res.Body}
-	default:
-		if res.StatusCode != http.StatusOK {
-			res.Body = &boundedError{res.Body, maxErrorBody}
-		}
-	}
-	return res, nil
 }
 
 // errLongError is the error of a reply that is an error, and too long for one.

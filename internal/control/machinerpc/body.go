@@ -1,34 +1,19 @@
-package pod
+package machinerpc
 
 import (
 	"encoding/binary"
 	"errors"
 	"io"
 	"math"
-	"net/http"
 )
 
 // prefixSize is the length, in bytes, of the prefix of each message in a
 // Connect stream: a byte of flags, and the length of the message.
 const prefixSize = 5
 
-// joined is a transport whose requests send each message of a stream with its
-// prefix. Connect writes the prefix and the message separately, and HTTP/2
-// would make a frame of each: twice the writes and wake-ups.
-type joined struct{ http.RoundTripper }
-
-// RoundTrip implements [http.RoundTripper].
-func (j joined) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.Body != nil {
-		body := req.Body
-		req = req.WithContext(req.Context()) // a copy
-		req.Body = &messages{body: body}
-	}
-	return j.RoundTripper.RoundTrip(req)
-}
-
 // messages is the body of a stream. A Read that returns a message's prefix also
-// returns as much of the message as fits.
+// returns as much of the message as fits. Connect writes the two separately, and
+// HTTP/2 would make a frame of each: twice the writes and wake-ups.
 type messages struct {
 	body io.ReadCloser
 	left int64 // bytes of the message that has begun

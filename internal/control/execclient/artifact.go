@@ -1,16 +1,16 @@
-package pod
+package execclient
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"regexp"
 
 	"connectrpc.com/connect"
 
 	"aloft/internal/control/artifact"
+	"aloft/internal/text"
 	"aloft/internal/wire/agentv1"
 	"aloft/internal/wire/agentv1/agentv1connect"
 )
@@ -25,31 +25,24 @@ const (
 // Artifacts is a machine's folder of artifacts. It implements
 // [artifact.Source]. Its methods are safe for concurrent use.
 type Artifacts struct {
-	conn   *Conn
-	http   *http.Client
-	client agentv1connect.ControlServiceClient
+	client[agentv1connect.ControlServiceClient]
 }
 
 var _ artifact.Source = (*Artifacts)(nil)
 
-// Artifacts returns the machine's folder of artifacts. token is exec-daemon's.
+// NewArtifacts returns the machine's folder of artifacts. token is exec-daemon's.
 // The caller must call Close. Secrets in the files are not redacted.
-func (c *Conn) Artifacts(token string) *Artifacts {
-	client := newClient(c.OpenExec)
-	return &Artifacts{c, client, agentv1connect.NewControlServiceClient(client, "http://exec",
-		replyOptions(maxArtifactReply, withToken(token)))}
+func NewArtifacts(conn Conn, token string) *Artifacts {
+	return &Artifacts{newPlainClient(conn, maxArtifactReply, agentv1connect.NewControlServiceClient, withToken(token))}
 }
-
-// Close closes the stream to exec-daemon.
-func (a *Artifacts) Close() { a.http.CloseIdleConnections() }
 
 var sha256Form = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // List implements [artifact.Source].
 func (a *Artifacts) List(ctx context.Context) ([]artifact.Remote, bool, error) {
-	res, err := a.client.ListArtifacts(ctx, connect.NewRequest(&agentv1.ListArtifactsRequest{}))
+	res, err := a.service.ListArtifacts(ctx, connect.NewRequest(&agentv1.ListArtifactsRequest{}))
 	if err != nil {
-		return nil, false, fmt.Errorf("list artifacts: %w", a.conn.lost(err))
+		return nil, false, fmt.Errorf("list artifacts: %w", a.conn.Lost(err))
 	}
 	list := res.Msg.GetArtifacts()
 	more := res.Msg.GetTruncated() || len(list) > maxArtifacts
@@ -68,11 +61,11 @@ func (a *Artifacts) List(ctx context.Context) ([]artifact.Remote, bool, error) {
 func (a *Artifacts) Read(ctx context.Context, name string, to io.Writer) error {
 	var offset int64
 	for {
-		res, err := a.client.UploadArtifacts(ctx, connect.NewRequest(&agentv1.UploadArtifactsRequest{
+		res, err := a.service.UploadArtifacts(ctx, connect.NewRequest(&agentv1.UploadArtifactsRequest{
 			Names: []string{name}, From: &agentv1.ArtifactPosition{Name: name, Offset: offset}, Limit: artifactPiece,
 		}))
 		if err != nil {
-			return fmt.Errorf("read an artifact: %w", a.conn.lost(err))
+			return fmt.Errorf("read an artifact: %w", a.conn.Lost(err))
 		}
 		chunks := res.Msg.GetChunks()
 		if len(chunks) != 1 || chunks[0].GetName() != name || chunks[0].GetOffset() != offset {
@@ -80,7 +73,7 @@ func (a *Artifacts) Read(ctx context.Context, name string, to io.Writer) error {
 		}
 		chunk := chunks[0]
 		if words := chunk.GetError(); words != "" {
-			return fmt.Errorf("the machine cannot read it: %s", bounded(words, maxDetail))
+			return fmt.Errorf("the machine cannot read it: %s", text.Head(words, maxDetail))
 		}
 		if _, err := to.Write(chunk.GetContents()); err != nil {
 			return err

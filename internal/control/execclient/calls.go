@@ -1,13 +1,14 @@
-package pod
+package execclient
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"aloft/internal/control/machinerpc"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
 	"aloft/internal/policy/sandbox"
@@ -24,6 +25,14 @@ var ErrCatalogue = errors.New("the machine's tools differ from this server's")
 // started, since the machine has hooks.
 var ErrHooked = errors.New("the machine has hooks that were not run for the call")
 
+// callTimeout is the timeout for the result of a call. Every tool has its own,
+// which is shorter.
+const callTimeout = time.Hour
+
+// errEndless is the error of a call whose result does not come in time.
+var errEndless = fault.Unavailable("the machine does not complete a tool call").Named("machine_stuck").
+	Hint("something in the task may have replaced exec-daemon: check the last tool calls, then send a follow-up")
+
 // abortGrace is how long an aborted call may take to return its result.
 const abortGrace = 2 * time.Second
 
@@ -33,12 +42,14 @@ type Delta struct {
 	Seq            uint64 // counts from 1; a gap means that output was dropped because it came too fast
 }
 
-// Exec calls tools in a machine, over one stream that it reopens when it
+// Calls runs tool calls in a machine, over one stream that it reopens when it
 // breaks. Its methods are safe for concurrent use.
-type Exec struct {
-	dial  func(ctx context.Context) (net.Conn, error)
-	token string
-	options
+type Calls struct {
+	dial     machinerpc.Dial
+	token    string
+	trace    string        // as in [Trace]
+	timeout  time.Duration // for the result of a call
+	redactor atomic.Pointer[redact.Redactor]
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelCauseFunc
@@ -69,24 +80,30 @@ type hello struct {
 	checksHooks bool
 }
 
-// NewExec returns a client of exec-daemon. dial connects to it, and token
-// authenticates. The client connects on the first call. An error of dial that
-// wraps [ErrLost] is final. The caller must call Close.
-func NewExec(dial func(ctx context.Context) (net.Conn, error), token string, all ...Option) *Exec {
-	e := &Exec{
-		dial: dial, token: token, options: optionsOf(all),
+// NewCalls returns a client for tool calls. dial connects to exec-daemon, and
+// token authenticates. The client connects on the first call. An error of dial
+// that wraps [pod.ErrLost] is final. The caller must call Close.
+func NewCalls(dial machinerpc.Dial, token string, all ...Option) *Calls {
+	o := optionsOf(all)
+	cs := &Calls{
+		dial: dial, token: token, trace: o.trace, timeout: o.timeout,
 		ended: make(chan struct{}),
 		work:  make(chan struct{}, 1),
 		calls: make(map[string]*inFlight),
 		acks:  make(map[string]*ack),
 	}
-	e.ctx, e.cancel = context.WithCancelCause(context.Background())
+	cs.redactor.Store(o.redactor)
+	cs.ctx, cs.cancel = context.WithCancelCause(context.Background())
 	go func() {
-		defer close(e.ended)
-		e.keep()
+		defer close(cs.ended)
+		cs.keep()
 	}()
-	return e
+	return cs
 }
+
+// Apply replaces the redactor by that of all, for calls that start from now on.
+// The other options are fixed by [NewCalls].
+func (cs *Calls) Apply(all ...Option) { cs.redactor.Store(optionsOf(all).redactor) }
 
 // Call runs the call, or attaches to it if the machine knows its id. onDelta
 // gets output in order, each piece at most once, in the goroutine of Call; it
@@ -96,21 +113,21 @@ func NewExec(dial func(ctx context.Context) (net.Conn, error), token string, all
 // within two seconds, and otherwise the cause of ctx. If ctx has ended before,
 // the call is not sent. Nor is a call with invalid arguments; its result says
 // what is wrong. The error wraps [ErrHooked] if the call is unhooked and the
-// machine has hooks, [ErrLost] if the machine is gone, and [ErrCatalogue] if
+// machine has hooks, [pod.ErrLost] if the machine is gone, and [ErrCatalogue] if
 // its tools differ. It is a fault of kind Conflict if a call with the same id
 // is in progress, and machine_stuck if the result does not come within an hour.
-func (e *Exec) Call(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error) {
-	return e.call(ctx, c, outside, onDelta)
+func (cs *Calls) Call(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error) {
+	return cs.call(ctx, c, outside, onDelta)
 }
 
 // CallSandboxed is Call in the machine's sandbox. If the sandbox cannot enforce
 // the policy, nothing runs, and the result says so. A call with a Guard runs
 // outside of the sandbox if the machine finds no reason against that.
-func (e *Exec) CallSandboxed(ctx context.Context, c conversation.ToolCall, p sandbox.Policy, onDelta func(Delta)) (tool.Result, time.Duration, error) {
-	return e.call(ctx, c, encodePolicy(p), onDelta)
+func (cs *Calls) CallSandboxed(ctx context.Context, c conversation.ToolCall, p sandbox.Policy, onDelta func(Delta)) (tool.Result, time.Duration, error) {
+	return cs.call(ctx, c, machinerpc.EncodePolicy(p), onDelta)
 }
 
-func (e *Exec) call(ctx context.Context, c conversation.ToolCall, sandbox *agentv1.SandboxPolicy, onDelta func(Delta)) (tool.Result, time.Duration, error) {
+func (cs *Calls) call(ctx context.Context, c conversation.ToolCall, sandbox *agentv1.SandboxPolicy, onDelta func(Delta)) (tool.Result, time.Duration, error) {
 	if !validID(c.ID) {
 		return tool.Result{}, 0, errInvalidID()
 	}
@@ -123,53 +140,53 @@ func (e *Exec) call(ctx context.Context, c conversation.ToolCall, sandbox *agent
 	of := newInFlight(c.ID, message)
 	of.unhooked = c.Unhooked
 	if cause := context.Cause(ctx); cause != nil {
-		e.abort(of, cause) // the call may be running for an earlier client
+		cs.abort(of, cause) // the call may be running for an earlier client
 		return tool.Result{}, 0, fmt.Errorf("call %s: %w", c.ID, cause)
 	}
-	done, err := e.follow(ctx, of, onDelta)
+	done, err := cs.follow(ctx, of, onDelta)
 	if err != nil {
 		return tool.Result{}, 0, err
 	}
 	if c.Unhooked && done.GetHooked() { // a machine that lies about other calls is ignored
 		return tool.Result{}, 0, fmt.Errorf("call %s: %w", c.ID, ErrHooked)
 	}
-	return resultOf(answerTo(message, done)), took(done.GetDurationMs()), nil
+	return resultOf(answerTo(message, done)), machinerpc.Duration(done.GetDurationMs()), nil
 }
 
 // Attach waits for the call with that id like Call, but never starts it:
 // started is false if the machine does not know the call. If ctx has already
 // ended, the call is aborted; its result is still returned if it comes within
 // two seconds.
-func (e *Exec) Attach(ctx context.Context, id string, onDelta func(Delta)) (r tool.Result, d time.Duration, started bool, err error) {
+func (cs *Calls) Attach(ctx context.Context, id string, onDelta func(Delta)) (r tool.Result, d time.Duration, started bool, err error) {
 	if !validID(id) {
 		return r, 0, false, errInvalidID()
 	}
-	done, err := e.follow(ctx, newInFlight(id, nil), onDelta)
+	done, err := cs.follow(ctx, newInFlight(id, nil), onDelta)
 	if err != nil {
 		return r, 0, false, err
 	}
-	return resultOf(done), took(done.GetDurationMs()), !done.GetNeverStarted(), nil
+	return resultOf(done), machinerpc.Duration(done.GetDurationMs()), !done.GetNeverStarted(), nil
 }
 
 // follow sends the call and waits until it ends.
-func (e *Exec) follow(ctx context.Context, of *inFlight, onDelta func(Delta)) (*agentv1.ExecCompleted, error) {
-	if err := e.begin(of); err != nil {
+func (cs *Calls) follow(ctx context.Context, of *inFlight, onDelta func(Delta)) (*agentv1.ExecCompleted, error) {
+	if err := cs.begin(of); err != nil {
 		return nil, err
 	}
-	defer e.end(of)
+	defer cs.end(of)
 
 	done := ctx.Done()
-	endless := time.NewTimer(e.waits.call)
+	endless := time.NewTimer(cs.timeout)
 	defer endless.Stop()
 	var cause error // why the call was aborted
 	var grace, quiet <-chan time.Time
 	abort := func(why error) {
 		cause, done = why, nil
 		endless.Stop()
-		e.abort(of, why)
+		cs.abort(of, why)
 		grace = time.After(abortGrace)
 	}
-	heard, last := newOutputs(e.secrets.redactor()), uint64(0)
+	heard, last := newOutputs(cs.redactor.Load()), uint64(0)
 	for {
 		select {
 		case <-of.news:
@@ -216,33 +233,33 @@ func errInvalidID() error {
 // can drop it. It returns when the machine has confirmed that, or when ctx
 // ends; in that case the machine is told later. It is not an error to
 // acknowledge a call twice, or one that the machine does not know.
-func (e *Exec) Ack(ctx context.Context, id string) error { return e.release(ctx, id, false) }
+func (cs *Calls) Ack(ctx context.Context, id string) error { return cs.release(ctx, id, false) }
 
 // Drop aborts the call if it is running, and acknowledges it: nobody will need
 // its result. It returns under the same conditions as Ack.
-func (e *Exec) Drop(ctx context.Context, id string) error { return e.release(ctx, id, true) }
+func (cs *Calls) Drop(ctx context.Context, id string) error { return cs.release(ctx, id, true) }
 
-func (e *Exec) release(ctx context.Context, id string, abort bool) error {
+func (cs *Calls) release(ctx context.Context, id string, abort bool) error {
 	if !validID(id) {
 		return errInvalidID()
 	}
 	arrived := make(chan error, 1)
-	e.mu.Lock()
-	if err := context.Cause(e.ctx); err != nil {
-		e.mu.Unlock()
+	cs.mu.Lock()
+	if err := context.Cause(cs.ctx); err != nil {
+		cs.mu.Unlock()
 		return err
 	}
-	a := e.acks[id]
+	a := cs.acks[id]
 	if a == nil {
 		a = &ack{abort: abort}
-		e.acks[id] = a
-		if e.link != nil {
-			e.sendAck(e.link, id, a)
+		cs.acks[id] = a
+		if cs.link != nil {
+			cs.sendAck(cs.link, id, a)
 		}
 	}
 	a.waiters = append(a.waiters, arrived)
-	e.mu.Unlock()
-	e.wake()
+	cs.mu.Unlock()
+	cs.wake()
 	select {
 	case err := <-arrived:
 		return err
@@ -253,46 +270,46 @@ func (e *Exec) release(ctx context.Context, id string, abort bool) error {
 
 // BootID returns the id of the machine's current boot, connecting if necessary.
 // Calls sent under another boot id are unknown to it.
-func (e *Exec) BootID(ctx context.Context) (string, error) {
-	h, err := e.meet(ctx)
+func (cs *Calls) BootID(ctx context.Context) (string, error) {
+	h, err := cs.meet(ctx)
 	return h.bootID, err
 }
 
 // Lacking returns the names of the tools that cannot work in the machine,
 // connecting if necessary.
-func (e *Exec) Lacking(ctx context.Context) ([]string, error) {
-	h, err := e.meet(ctx)
+func (cs *Calls) Lacking(ctx context.Context) ([]string, error) {
+	h, err := cs.meet(ctx)
 	return h.lacking, err
 }
 
 // ChecksHooks reports whether the machine obeys
 // [conversation.ToolCall].Unhooked, connecting if necessary.
-func (e *Exec) ChecksHooks(ctx context.Context) (bool, error) {
-	h, err := e.meet(ctx)
+func (cs *Calls) ChecksHooks(ctx context.Context) (bool, error) {
+	h, err := cs.meet(ctx)
 	return h.checksHooks, err
 }
 
 // Known returns the calls that were running or not acknowledged in the machine
 // when this client last connected, connecting if necessary.
-func (e *Exec) Known(ctx context.Context) ([]string, error) {
-	h, err := e.meet(ctx)
+func (cs *Calls) Known(ctx context.Context) ([]string, error) {
+	h, err := cs.meet(ctx)
 	return h.known, err
 }
 
-func (e *Exec) meet(ctx context.Context) (hello, error) {
-	e.mu.Lock()
-	if e.link != nil {
-		defer e.mu.Unlock()
-		return e.link.hello, nil
+func (cs *Calls) meet(ctx context.Context) (hello, error) {
+	cs.mu.Lock()
+	if cs.link != nil {
+		defer cs.mu.Unlock()
+		return cs.link.hello, nil
 	}
-	if err := context.Cause(e.ctx); err != nil {
-		e.mu.Unlock()
+	if err := context.Cause(cs.ctx); err != nil {
+		cs.mu.Unlock()
 		return hello{}, err
 	}
 	met := make(chan hello, 1)
-	e.boots = append(e.boots, met)
-	e.mu.Unlock()
-	e.wake()
+	cs.boots = append(cs.boots, met)
+	cs.mu.Unlock()
+	cs.wake()
 	select {
 	case h := <-met:
 		return h, h.err
@@ -304,55 +321,55 @@ func (e *Exec) meet(ctx context.Context) (hello, error) {
 // errDropped is the cause with which unwanted calls are aborted.
 var errDropped = errors.New("the call is not needed any more")
 
-// errClosed is returned by calls in flight when the Exec is closed.
+// errClosed is returned by calls in flight when the Calls is closed.
 var errClosed = fault.Unavailable("the connection to the machine was closed")
 
 // Close closes the stream. Calls in flight return an error but continue in the
 // machine. Closing twice is not an error.
-func (e *Exec) Close() error {
-	e.cancel(errClosed)
-	<-e.ended
+func (cs *Calls) Close() error {
+	cs.cancel(errClosed)
+	<-cs.ended
 	return nil
 }
 
 // begin registers a call, and sends it if there is a stream.
-func (e *Exec) begin(of *inFlight) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if err := context.Cause(e.ctx); err != nil {
+func (cs *Calls) begin(of *inFlight) error {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if err := context.Cause(cs.ctx); err != nil {
 		return err
 	}
-	if _, twice := e.calls[of.id]; twice {
+	if _, twice := cs.calls[of.id]; twice {
 		return fault.Conflict("call %s is already in progress", of.id)
 	}
-	e.calls[of.id] = of
-	if e.link != nil {
-		of.bootID = e.link.bootID
-		e.link.send(callElement(of))
+	cs.calls[of.id] = of
+	if cs.link != nil {
+		of.bootID = cs.link.bootID
+		cs.link.send(callElement(of))
 	}
-	e.wake()
+	cs.wake()
 	return nil
 }
 
-func (e *Exec) end(of *inFlight) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.calls[of.id] == of {
-		delete(e.calls, of.id)
+func (cs *Calls) end(of *inFlight) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.calls[of.id] == of {
+		delete(cs.calls, of.id)
 	}
 }
 
-func (e *Exec) abort(of *inFlight, cause error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (cs *Calls) abort(of *inFlight, cause error) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
 	of.aborted = cause
-	if e.link != nil {
-		e.link.send(abortElement(of))
+	if cs.link != nil {
+		cs.link.send(abortElement(of))
 	}
 }
 
-// sendAck sends an acknowledgement. The caller holds e.mu.
-func (e *Exec) sendAck(l *link, id string, a *ack) {
+// sendAck sends an acknowledgement. The caller holds cs.mu.
+func (cs *Calls) sendAck(l *link, id string, a *ack) {
 	if a.abort {
 		l.send(abortElement(&inFlight{id: id, aborted: errDropped}))
 	}
@@ -364,9 +381,9 @@ func (e *Exec) sendAck(l *link, id string, a *ack) {
 	a.beat = l.beat()
 }
 
-func (e *Exec) wake() {
+func (cs *Calls) wake() {
 	select {
-	case e.work <- struct{}{}:
+	case cs.work <- struct{}{}:
 	default:
 	}
 }

@@ -1,12 +1,9 @@
-package pod
+package execclient
 
 import (
 	"encoding/hex"
-	"errors"
 	"strings"
 	"testing"
-
-	"connectrpc.com/connect"
 
 	"aloft/internal/conversation"
 	"aloft/internal/redact"
@@ -45,17 +42,6 @@ func TestWhatAMachineSaysIsRedacted(t *testing.T) {
 	}
 }
 
-func TestErrorsOfAMachineAreRedacted(t *testing.T) {
-	h := heard{optionsOf([]Option{Redact(redact.New(map[string]string{"k": key}))}).secrets}
-	err := h.error(connect.NewError(connect.CodeNotFound, errors.New("no "+key)))
-	if connect.CodeOf(err) != connect.CodeNotFound || strings.Contains(err.Error(), key) {
-		t.Errorf("%v", err)
-	}
-	if plain := errors.New("x"); !errors.Is(h.error(plain), plain) {
-		t.Error("an error that is no answer was replaced")
-	}
-}
-
 // Text that might begin a secret is shown after a while if nothing follows it.
 func TestTheEndOfAnIdleLineIsHeard(t *testing.T) {
 	shown := make(chan struct{})
@@ -74,26 +60,5 @@ func TestTheEndOfAnIdleLineIsHeard(t *testing.T) {
 	})
 	if err != nil || heard.String() != "Continue? s" {
 		t.Errorf("heard %q, %v", heard.String(), err)
-	}
-}
-
-func TestSecretsOfAConnectionChange(t *testing.T) {
-	h := heard{optionsOf(nil).secrets}
-	c := &Conn{secrets: h.secrets}
-	say := func() string {
-		m := &agentv1.ReadTerminalResponse{Text: "$ echo " + key[:8] + "\n" + key[8:] + " later-secret"}
-		h.message(m)
-		return m.GetText()
-	}
-	if got := say(); !strings.Contains(got, key[8:]) {
-		t.Errorf("without secrets: %q", got)
-	}
-	c.Apply(Redact(redact.New(map[string]string{"k": key})))
-	if got := say(); got != "$ echo [REDACTED] later-secret" {
-		t.Errorf("with one: %q", got)
-	}
-	c.Apply(Redact(redact.New(map[string]string{"k": key, "l": "later-secret"})))
-	if got := say(); got != "$ echo [REDACTED] [REDACTED]" {
-		t.Errorf("with two: %q", got)
 	}
 }

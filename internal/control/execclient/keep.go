@@ -1,4 +1,4 @@
-package pod
+package execclient
 
 import (
 	"context"
@@ -9,51 +9,52 @@ import (
 
 	"connectrpc.com/connect"
 
+	"aloft/internal/control/pod"
 	"aloft/internal/fault"
 )
 
 // keep maintains a stream to exec-daemon while there is something to do, and
-// reopens it when it breaks. It returns when the Exec is closed.
-func (e *Exec) keep() {
+// reopens it when it breaks. It returns when the Calls is closed.
+func (cs *Calls) keep() {
 	var down time.Time // since when the stream is down; zero if it is up or not needed
 	pause := firstPause
-	for e.ctx.Err() == nil {
-		if !e.wanted() {
+	for cs.ctx.Err() == nil {
+		if !cs.wanted() {
 			down, pause = time.Time{}, firstPause
 			select {
-			case <-e.work:
-			case <-e.ctx.Done():
+			case <-cs.work:
+			case <-cs.ctx.Done():
 			}
 			continue
 		}
 		begun := time.Now()
-		l, err := e.connect(e.ctx)
+		l, err := cs.connect(cs.ctx)
 		if err == nil {
 			down, pause = time.Time{}, firstPause
-			err = e.converse(l)
-			e.broke(err)
+			err = cs.converse(l)
+			cs.broke(err)
 			continue
 		}
 		if down.IsZero() {
 			down = begun
 		}
 		if last := final(err, time.Since(down)); last != nil {
-			e.failAll(last)
+			cs.failAll(last)
 			continue // if nothing is in flight, wait again
 		}
 		select {
 		case <-time.After(pause):
-		case <-e.ctx.Done():
+		case <-cs.ctx.Done():
 		}
 		pause = min(2*pause, maxPause)
 	}
-	e.failAll(context.Cause(e.ctx))
+	cs.failAll(context.Cause(cs.ctx))
 }
 
 // final returns the error with which to give up, or nil to reconnect.
 func final(err error, down time.Duration) error {
 	switch {
-	case errors.Is(err, ErrLost), errors.Is(err, ErrCatalogue):
+	case errors.Is(err, pod.ErrLost), errors.Is(err, ErrCatalogue):
 		return err
 	case errors.Is(err, errUnheard):
 		return fault.Unavailable("the machine does not speak exec-daemon's protocol").Named("machine_failed").
@@ -74,15 +75,15 @@ func stuck(down time.Duration, cause error) error {
 }
 
 // wanted reports whether there is a reason to connect.
-func (e *Exec) wanted() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return len(e.calls)+len(e.acks)+len(e.boots) > 0
+func (cs *Calls) wanted() bool {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return len(cs.calls)+len(cs.acks)+len(cs.boots) > 0
 }
 
-// converse uses the stream until it breaks or the Exec is closed.
-func (e *Exec) converse(l *link) error {
-	ctx, cancel := context.WithCancel(e.ctx)
+// converse uses the stream until it breaks or the Calls is closed.
+func (cs *Calls) converse(l *link) error {
+	ctx, cancel := context.WithCancel(cs.ctx)
 	var others sync.WaitGroup
 	others.Go(func() { l.write(ctx) })
 	others.Go(func() {
@@ -97,11 +98,11 @@ func (e *Exec) converse(l *link) error {
 			}
 		}
 	})
-	e.adopt(l)
-	err := e.read(l)
-	e.mu.Lock()
-	e.link = nil
-	e.mu.Unlock()
+	cs.adopt(l)
+	err := cs.read(l)
+	cs.mu.Lock()
+	cs.link = nil
+	cs.mu.Unlock()
 	cancel()
 	l.close()
 	others.Wait()
@@ -111,14 +112,14 @@ func (e *Exec) converse(l *link) error {
 // adopt makes l the current stream and sends everything that is in flight. A
 // call that went to an earlier boot of the machine is not sent again: the new
 // boot does not know it and would run it a second time.
-func (e *Exec) adopt(l *link) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.link = l
-	for id, of := range e.calls {
+func (cs *Calls) adopt(l *link) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.link = l
+	for id, of := range cs.calls {
 		if of.bootID != "" && of.bootID != l.bootID {
-			of.fail(fmt.Errorf("%w: it restarted while call %s was running", ErrLost, id))
-			delete(e.calls, id)
+			of.fail(fmt.Errorf("%w: it restarted while call %s was running", pod.ErrLost, id))
+			delete(cs.calls, id)
 			continue
 		}
 		of.bootID = l.bootID
@@ -127,56 +128,56 @@ func (e *Exec) adopt(l *link) {
 			l.send(abortElement(of))
 		}
 	}
-	for id, a := range e.acks {
-		e.sendAck(l, id, a)
+	for id, a := range cs.acks {
+		cs.sendAck(l, id, a)
 	}
-	e.tellBoot(l.hello)
+	cs.tellBoot(l.hello)
 }
 
 // broke fails each call during which too many streams have broken, so that a
 // machine cannot make the server resend it for ever. A message that was too
 // long counts more than once, since it will fail again.
-func (e *Exec) broke(err error) {
+func (cs *Calls) broke(err error) {
 	weight := 1
 	if connect.CodeOf(err) == connect.CodeResourceExhausted {
 		weight = maxBreaks / 2
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for id, of := range e.calls {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for id, of := range cs.calls {
 		if of.breaks += weight; of.breaks >= maxBreaks {
 			of.fail(fault.Unavailable("the stream to the machine keeps breaking under call %s", id).Because(err))
-			delete(e.calls, id)
+			delete(cs.calls, id)
 		}
 	}
-	for id, a := range e.acks {
+	for id, a := range cs.acks {
 		a.beat = 0
 		if a.breaks += weight; a.breaks >= maxBreaks {
 			a.settle(fault.Unavailable("the stream to the machine keeps breaking").Because(err))
-			delete(e.acks, id)
+			delete(cs.acks, id)
 		}
 	}
 }
 
 // failAll fails everything that waits for the machine.
-func (e *Exec) failAll(err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for id, of := range e.calls {
+func (cs *Calls) failAll(err error) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for id, of := range cs.calls {
 		of.fail(err)
-		delete(e.calls, id)
+		delete(cs.calls, id)
 	}
-	for id, a := range e.acks {
+	for id, a := range cs.acks {
 		a.settle(err)
-		delete(e.acks, id)
+		delete(cs.acks, id)
 	}
-	e.tellBoot(hello{err: err})
+	cs.tellBoot(hello{err: err})
 }
 
-// tellBoot sends the hello to every channel in e.boots. The caller must hold e.mu.
-func (e *Exec) tellBoot(h hello) {
-	for _, met := range e.boots {
+// tellBoot sends the hello to every channel in cs.boots. The caller must hold cs.mu.
+func (cs *Calls) tellBoot(h hello) {
+	for _, met := range cs.boots {
 		met <- h // has a buffer of one
 	}
-	e.boots = nil
+	cs.boots = nil
 }

@@ -1,16 +1,17 @@
-package pod
+package execclient
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 
 	"connectrpc.com/connect"
 
+	"aloft/internal/control/pod"
 	"aloft/internal/fault"
 	"aloft/internal/folder"
+	"aloft/internal/text"
 	"aloft/internal/wire/agentv1"
 	"aloft/internal/wire/agentv1/agentv1connect"
 )
@@ -25,37 +26,32 @@ const (
 // Files reads and writes a machine's files as the agent's user. Relative paths
 // begin at the workspace. Its methods are safe for concurrent use. Errors that
 // a user can fix are faults. File contents are not redacted.
-type Files struct {
-	conn    *Conn
-	http    *http.Client
-	token   string
+type Files struct{ client[fileServices] }
+
+// fileServices are the services of exec-daemon for files.
+type fileServices struct {
 	control agentv1connect.ControlServiceClient
 	files   agentv1connect.FileServiceClient
 }
 
-// Files returns the machine's files. token is exec-daemon's. The caller must
+// NewFiles returns the machine's files. token is exec-daemon's. The caller must
 // call Close.
-func (c *Conn) Files(token string) *Files {
-	client := newClient(c.OpenExec)
-	options := []connect.ClientOption{
-		replyOptions(maxFolderReply, withToken(token), heard{c.secrets}),
-	}
-	return &Files{c, client, token, agentv1connect.NewControlServiceClient(client, "http://exec", options...), agentv1connect.NewFileServiceClient(client, "http://exec", options...)}
+func NewFiles(conn Conn, token string) *Files {
+	return &Files{newClient(conn, token, maxFolderReply, func(through connect.HTTPClient, url string, options ...connect.ClientOption) fileServices {
+		return fileServices{agentv1connect.NewControlServiceClient(through, url, options...), agentv1connect.NewFileServiceClient(through, url, options...)}
+	})}
 }
-
-// Close closes the stream to exec-daemon.
-func (f *Files) Close() { f.http.CloseIdleConnections() }
 
 // List returns the entries of a folder, sorted by name.
 func (f *Files) List(ctx context.Context, path string) ([]folder.Entry, error) {
-	res, err := f.control.ListDirectory(ctx, connect.NewRequest(&agentv1.ListDirectoryRequest{Path: path}))
+	res, err := f.service.control.ListDirectory(ctx, connect.NewRequest(&agentv1.ListDirectoryRequest{Path: path}))
 	if err != nil {
 		return nil, f.fault(err, "")
 	}
 	list := make([]folder.Entry, 0, len(res.Msg.GetEntries()))
 	for _, e := range res.Msg.GetEntries() {
 		list = append(list, folder.Entry{
-			Name: bounded(e.GetName(), maxName), Folder: e.GetIsDirectory() || e.GetIsSymlink() && e.GetLeadsToDirectory(), Link: e.GetIsSymlink(),
+			Name: text.Head(e.GetName(), maxName), Folder: e.GetIsDirectory() || e.GetIsSymlink() && e.GetLeadsToDirectory(), Link: e.GetIsSymlink(),
 			Size: max(e.GetSizeBytes(), 0), Modified: when(e.GetModifiedAt()),
 		})
 	}
@@ -68,8 +64,7 @@ func (f *Files) List(ctx context.Context, path string) ([]folder.Entry, error) {
 func (f *Files) Read(ctx context.Context, path string, digest bool) (size int64, sha256 string, contents io.ReadCloser, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	req := connect.NewRequest(&agentv1.ReadFileRequest{Path: path, WithSha256: digest})
-	req.Header().Set("Authorization", "Bearer "+f.token)
-	stream, err := f.files.ReadFile(ctx, req)
+	stream, err := f.service.files.ReadFile(ctx, req)
 	if err == nil && !stream.Receive() {
 		if err = stream.Err(); err == nil {
 			err = errors.New("the machine sent no reply about the file")
@@ -98,8 +93,7 @@ func (f *Files) Read(ctx context.Context, path string, digest bool) (size int64,
 func (f *Files) Pack(ctx context.Context, path string) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	req := connect.NewRequest(&agentv1.ReadFolderRequest{Path: path})
-	req.Header().Set("Authorization", "Bearer "+f.token)
-	stream, err := f.files.ReadFolder(ctx, req)
+	stream, err := f.service.files.ReadFolder(ctx, req)
 	if err == nil && !stream.Receive() {
 		if err = stream.Err(); err == nil {
 			err = errors.New("the machine sent no reply about the folder")
@@ -156,8 +150,7 @@ func (p *pieces) Close() error {
 func (f *Files) Write(ctx context.Context, path string, from io.Reader, size int64, ifSHA256 string, ifAbsent bool) (written int64, sha256 string, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream := f.files.WriteFile(ctx)
-	stream.RequestHeader().Set("Authorization", "Bearer "+f.token)
+	stream := f.service.files.WriteFile(ctx)
 	code := "file_changed"
 	if ifAbsent {
 		code = "file_exists"
@@ -181,27 +174,27 @@ func (f *Files) Write(ctx context.Context, path string, from io.Reader, size int
 	if err != nil {
 		return 0, "", f.fault(err, code)
 	}
-	return res.Msg.GetSizeBytes(), bounded(res.Msg.GetSha256(), maxID), nil
+	return res.Msg.GetSizeBytes(), text.Head(res.Msg.GetSha256(), maxID), nil
 }
 
 // MakeFolder creates a folder and its parents. If it exists, the error is a
 // conflict with the code file_exists.
 func (f *Files) MakeFolder(ctx context.Context, path string) error {
-	_, err := f.files.MakeFolder(ctx, connect.NewRequest(&agentv1.MakeFolderRequest{Path: path}))
+	_, err := f.service.files.MakeFolder(ctx, connect.NewRequest(&agentv1.MakeFolderRequest{Path: path}))
 	return f.fault(err, "file_exists")
 }
 
 // Move moves a file or a folder. If the target exists, the error is a conflict
 // with the code file_exists.
 func (f *Files) Move(ctx context.Context, from, to string) error {
-	_, err := f.files.MoveFile(ctx, connect.NewRequest(&agentv1.MoveFileRequest{From: from, To: to}))
+	_, err := f.service.files.MoveFile(ctx, connect.NewRequest(&agentv1.MoveFileRequest{From: from, To: to}))
 	return f.fault(err, "file_exists")
 }
 
 // Remove removes a file or a folder. If a folder is not empty, recursive must
 // be true; otherwise the error is a conflict with the code folder_not_empty.
 func (f *Files) Remove(ctx context.Context, path string, recursive bool) error {
-	_, err := f.files.RemoveFile(ctx, connect.NewRequest(&agentv1.RemoveFileRequest{Path: path, Recursive: recursive}))
+	_, err := f.service.files.RemoveFile(ctx, connect.NewRequest(&agentv1.RemoveFileRequest{Path: path, Recursive: recursive}))
 	return f.fault(err, "folder_not_empty")
 }
 
@@ -212,10 +205,10 @@ func (f *Files) fault(err error, conflict string) error {
 		return nil
 	}
 	e, ok := errors.AsType[*connect.Error](err)
-	if lost := f.conn.lost(err); !ok || errors.Is(lost, ErrLost) {
+	if lost := f.conn.Lost(err); !ok || errors.Is(lost, pod.ErrLost) {
 		return fault.Unavailable("the machine does not answer").Named("machine_lost").Hint("try again in a moment").Because(lost)
 	}
-	words := bounded(e.Message(), maxDetail)
+	words := text.Head(e.Message(), maxDetail)
 	switch e.Code() {
 	case connect.CodeInvalidArgument:
 		return fault.Invalid("%s", words)
@@ -238,5 +231,5 @@ func (f *Files) fault(err error, conflict string) error {
 	case connect.CodeUnavailable:
 		return fault.Unavailable("%s", words).Named("machine_lost").Hint("try again in a moment")
 	}
-	return fmt.Errorf("files: %w", f.conn.rpcError(err))
+	return fmt.Errorf("files: %w", f.error(err))
 }

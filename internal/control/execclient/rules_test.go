@@ -1,4 +1,4 @@
-package pod
+package execclient
 
 import (
 	"context"
@@ -24,8 +24,7 @@ func (s rulesServer) ReadRules(_ context.Context, req *connect.Request[agentv1.R
 func rulesTo(t *testing.T, answer rulesServer) *Rules {
 	t.Helper()
 	path, handler := agentv1connect.NewRulesServiceHandler(answer)
-	redacts := optionsOf([]Option{Redact(redact.New(map[string]string{"KEY": "secret-value"}))}).secrets
-	r := newRules(execDaemon(t, path, handler), still, heard{redacts})
+	r := NewRules(testConn{dial: execDaemon(t, path, handler), lost: still, redactor: redact.New(map[string]string{"KEY": "secret-value"})}, "token")
 	t.Cleanup(r.Close)
 	return r
 }

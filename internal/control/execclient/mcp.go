@@ -1,16 +1,15 @@
-package pod
+package execclient
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
-	"net/http"
 	"slices"
 	"time"
 
 	"connectrpc.com/connect"
 
+	"aloft/internal/control/machinerpc"
 	"aloft/internal/mcp"
 	"aloft/internal/policy/sandbox"
 	"aloft/internal/wire/agentv1"
@@ -28,31 +27,20 @@ const (
 
 // MCP runs MCP servers in a machine. Its methods are safe for concurrent use.
 type MCP struct {
-	lost   func(error) error
-	http   *http.Client
-	client agentv1connect.McpServiceClient
+	client[agentv1connect.McpServiceClient]
 }
 
-// MCP returns the machine's MCP servers. token is exec-daemon's. The caller
+// NewMCP returns the machine's MCP servers. token is exec-daemon's. The caller
 // must call Close.
-func (c *Conn) MCP(token string) *MCP {
-	return newMCP(c.OpenExec, c.lost, withToken(token), heard{c.secrets})
+func NewMCP(conn Conn, token string) *MCP {
+	return &MCP{newClient(conn, token, maxListings, agentv1connect.NewMcpServiceClient)}
 }
-
-func newMCP(dial func(context.Context) (net.Conn, error), lost func(error) error, around ...connect.Interceptor) *MCP {
-	client := newClient(dial)
-	return &MCP{lost, client, agentv1connect.NewMcpServiceClient(client, "http://exec",
-		replyOptions(maxListings, around...))}
-}
-
-// Close closes the stream to exec-daemon.
-func (m *MCP) Close() { m.http.CloseIdleConnections() }
 
 // Use makes the machine run exactly the stdio servers among these, in a sandbox
 // if p is not nil, and returns their listings. The listings come from the
 // machine, so they are checked: servers that were not requested are dropped,
 // and limits are enforced. Use waits up to wait for servers that are starting.
-// The error wraps [ErrLost] if the machine is gone.
+// The error wraps [pod.ErrLost] if the machine is gone.
 func (m *MCP) Use(ctx context.Context, servers []mcp.Server, p *sandbox.Policy, wait time.Duration) ([]mcp.Listing, error) {
 	// Credentials of remote servers must not be sent to the machine.
 	servers = slices.DeleteFunc(slices.Clone(servers), mcp.Server.Remote)
@@ -62,13 +50,13 @@ func (m *MCP) Use(ctx context.Context, servers []mcp.Server, p *sandbox.Policy, 
 	}
 	req := &agentv1.UseServersRequest{Servers: text, WaitMs: int32(wait.Milliseconds())}
 	if p != nil {
-		req.SandboxPolicy = encodePolicy(*p)
+		req.SandboxPolicy = machinerpc.EncodePolicy(*p)
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait+patienceOfUse)
 	defer cancel()
-	res, err := m.client.UseServers(ctx, connect.NewRequest(req))
+	res, err := m.service.UseServers(ctx, connect.NewRequest(req))
 	if err != nil {
-		return nil, fmt.Errorf("run MCP servers: %w", m.lost(err))
+		return nil, fmt.Errorf("run MCP servers: %w", m.conn.Lost(err))
 	}
 	if commas(res.Msg.GetListings(), depthOfTools) > maxToolsTold {
 		return nil, fmt.Errorf("run MCP servers: the machine told of more than %d tools", maxToolsTold)

@@ -1,4 +1,4 @@
-package pod
+package execclient
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"aloft/internal/control/machinerpc"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
 	"aloft/internal/policy/sandbox"
@@ -156,7 +157,7 @@ func TestEncodeGuard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	policy := encodePolicy(sandbox.Default())
+	policy := machinerpc.EncodePolicy(sandbox.Default())
 	confine(m, policy)
 	guardLine(m, &conversation.Guard{Git: true, Folders: []string{"a"}, Elsewhere: true, Refuse: true})
 	args := m.GetShellToolCall().GetArgs()

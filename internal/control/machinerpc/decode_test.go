@@ -1,0 +1,60 @@
+package machinerpc
+
+import (
+	"errors"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"aloft/internal/wire/agentv1"
+)
+
+// What an honest machine sends at most is decoded.
+func TestHonestReplies(t *testing.T) {
+	numbers := &structpb.ListValue{}
+	for i := range 180_000 {
+		numbers.Values = append(numbers.Values, structpb.NewNumberValue(float64(i)))
+	}
+	folder := &agentv1.ListDirectoryResponse{}
+	for range 20_000 {
+		folder.Entries = append(folder.Entries, &agentv1.DirectoryEntry{Name: "a"})
+	}
+	for _, m := range []proto.Message{numbers, folder} {
+		wire, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := m.ProtoReflect().New().Interface()
+		if err := (sparing{}).Unmarshal(wire, got); err != nil || !proto.Equal(m, got) {
+			t.Errorf("%T: %v", m, err)
+		}
+	}
+}
+
+// FuzzParts lets a machine send any bytes. What countParts admits must decode to
+// few enough parts, and what it refuses must be refused by protobuf, or large.
+func FuzzParts(f *testing.F) {
+	for _, m := range []proto.Message{
+		structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{structpb.NewNullValue(), structpb.NewStructValue(&structpb.Struct{})}}),
+		&structpb.Struct{Fields: map[string]*structpb.Value{"a": structpb.NewStringValue("b")}},
+	} {
+		wire, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(wire)
+	}
+	f.Fuzz(func(t *testing.T, wire []byte) {
+		var v structpb.Value
+		left := maxParts
+		counted := countParts(wire, v.ProtoReflect().Descriptor(), maxNested, &left)
+		decoded := proto.Unmarshal(wire, &v)
+		if counted == nil && decoded == nil && left == maxParts && (v.GetListValue() != nil || v.GetStructValue() != nil) {
+			t.Error("a message in the message was not counted")
+		}
+		if counted != nil && decoded == nil && !errors.Is(counted, errParts) {
+			t.Errorf("protobuf decodes what countParts does not parse: %v", counted)
+		}
+	})
+}
