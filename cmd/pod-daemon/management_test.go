@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"aloft/internal/control/machinerpc"
+
 	"connectrpc.com/connect"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -65,11 +67,7 @@ func planeOf(t *testing.T, m interface {
 			_ = stream.Close()
 		})
 	}()
-	var h2c http.Protocols
-	h2c.SetUnencryptedHTTP2(true)
-	client := &http.Client{Transport: &http.Transport{Protocols: &h2c, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return conn.Open(ctx, mux.Pod)
-	}}}
+	client := machinerpc.NewClient(func(ctx context.Context) (net.Conn, error) { return conn.Open(ctx, mux.Pod) })
 	p := &plane{
 		podv1connect.NewManagementServiceClient(client, "http://pod"), podv1connect.NewMetadataServiceClient(client, "http://pod"), conn,
 	}

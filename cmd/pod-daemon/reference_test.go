@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"aloft/internal/control/machinerpc"
+
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"aloft/internal/control/execclient"
@@ -392,16 +394,14 @@ func (d *daemons) call(stream, token, procedure, request string, streaming bool)
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(d.t.Context(), 2*time.Minute)
 	defer cancel()
-	var h2c http.Protocols
-	h2c.SetUnencryptedHTTP2(true)
-	transport := &http.Transport{Protocols: &h2c, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	client := machinerpc.NewClient(func(ctx context.Context) (net.Conn, error) {
 		conn, err := d.plane.Open(ctx, stream)
 		if err == nil && stream != mux.Pod {
 			_, err = io.ReadFull(conn, make([]byte, 1))
 		}
 		return conn, err
-	}}
-	defer transport.CloseIdleConnections()
+	})
+	defer client.CloseIdleConnections()
 	media, body := "application/json", []byte(request)
 	if streaming {
 		media, body = "application/connect+json", envelope(request)
@@ -413,7 +413,7 @@ func (d *daemons) call(stream, token, procedure, request string, streaming bool)
 	req.Header.Set("Content-Type", media)
 	req.Header.Set("Connect-Protocol-Version", "1")
 	req.Header.Set("Authorization", "Bearer "+token)
-	res, err := (&http.Client{Transport: transport}).Do(req)
+	res, err := client.Do(req)
 	if err != nil {
 		return "cut"
 	}
