@@ -48,5 +48,5 @@ func (c *Client) Access(ctx context.Context) (out Access, err error) {
 
 // UpdateAccess changes the server's repository access rules.
 func (c *Client) UpdateAccess(ctx context.Context, in AccessChange) (out Access, err error) {
-	return out, c.callWith(ctx, http.MethodPatch, "/v1/repository-access", nil, in, &out, nil)
+	return out, c.callWith(ctx, request{method: http.MethodPatch, path: "/v1/repository-access", in: in}, &out)
 }

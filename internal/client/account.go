@@ -64,12 +64,12 @@ func (c *Client) Models(ctx context.Context) ([]Model, error) {
 
 // UpdateMe changes the given fields of the caller: firstName, lastName and email.
 func (c *Client) UpdateMe(ctx context.Context, in map[string]string) (out User, err error) {
-	return out, c.callWith(ctx, http.MethodPatch, "/v1/me/profile", nil, in, &out, nil)
+	return out, c.callWith(ctx, request{method: http.MethodPatch, path: "/v1/me/profile", in: in}, &out)
 }
 
 // SetPassword sets the caller's password. current is "" if there is none.
 func (c *Client) SetPassword(ctx context.Context, current, password string) error {
-	return c.callWith(ctx, http.MethodPut, "/v1/me/password", nil, map[string]string{"current": current, "password": password}, nil, nil)
+	return c.callWith(ctx, request{method: http.MethodPut, path: "/v1/me/password", in: map[string]string{"current": current, "password": password}}, nil)
 }
 
 // Passkey is a passkey of the caller.
@@ -103,7 +103,7 @@ type SubToken struct {
 
 // SubToken creates a token that acts for the user with the given e-mail address.
 func (c *Client) SubToken(ctx context.Context, email string) (out SubToken, err error) {
-	return out, c.callWith(ctx, http.MethodPost, "/v1/sub-tokens", nil, map[string]string{"forUserEmail": email}, &out, nil)
+	return out, c.callWith(ctx, request{method: http.MethodPost, path: "/v1/sub-tokens", in: map[string]string{"forUserEmail": email}}, &out)
 }
 
 // Repositories returns the repositories that the caller may run agents on, most recently

@@ -148,7 +148,7 @@ func (c *Client) CreateAgent(ctx context.Context, in NewAgent, key string) (Agen
 		Agent Agent `json:"agent"`
 		Run   Run   `json:"run"`
 	}
-	err := c.callWith(ctx, http.MethodPost, "/v1/agents", nil, in, &out, idempotency(key))
+	err := c.callWith(ctx, request{method: http.MethodPost, path: "/v1/agents", in: in, header: idempotency(key)}, &out)
 	return out.Agent, out.Run, err
 }
 

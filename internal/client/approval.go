@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"time"
 )
 
@@ -76,7 +75,7 @@ func (c *Client) Approval(ctx context.Context, agentID, id string) (Approval, er
 
 // AnswerApproval answers a request. The first answer counts.
 func (c *Client) AnswerApproval(ctx context.Context, agentID, id string, in Answer) error {
-	return c.callWith(ctx, http.MethodPost, agentPath(agentID)+"/approvals/"+segment(id), url.Values{}, in, nil, nil)
+	return c.callWith(ctx, request{method: http.MethodPost, path: agentPath(agentID) + "/approvals/" + segment(id), in: in}, nil)
 }
 
 // Rule is a rule file for agents.
@@ -103,5 +102,5 @@ func (c *Client) Rule(ctx context.Context, team bool, name string) (Rule, error)
 // SetRule stores a rule file. Empty text removes it.
 func (c *Client) SetRule(ctx context.Context, team bool, name, text string) (Rule, error) {
 	var out Rule
-	return out, c.callWith(ctx, http.MethodPut, rulePath(team, name), url.Values{}, map[string]string{"text": text}, &out, nil)
+	return out, c.callWith(ctx, request{method: http.MethodPut, path: rulePath(team, name), in: map[string]string{"text": text}}, &out)
 }

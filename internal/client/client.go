@@ -71,28 +71,37 @@ func segment(name string) string {
 	return url.PathEscape(name)
 }
 
-// open sends a request and returns its reply if that is a success. path must be escaped.
-func (c *Client) open(ctx context.Context, method, path string, query url.Values, in any, header http.Header) (*http.Response, error) {
+// request is a request to the server.
+type request struct {
+	method string
+	path   string // escaped
+	query  url.Values
+	in     any // the body, which is encoded as JSON; nil for no body
+	header http.Header
+}
+
+// open sends a request and returns its reply if that is a success.
+func (c *Client) open(ctx context.Context, r request) (*http.Response, error) {
 	var body io.Reader
-	if in != nil {
-		data, err := json.Marshal(in)
+	if r.in != nil {
+		data, err := json.Marshal(r.in)
 		if err != nil {
 			return nil, err
 		}
 		body = bytes.NewReader(data)
 	}
-	target := c.base.String() + path
-	if len(query) > 0 {
-		target += "?" + query.Encode()
+	target := c.base.String() + r.path
+	if len(r.query) > 0 {
+		target += "?" + r.query.Encode()
 	}
-	req, err := http.NewRequestWithContext(ctx, method, target, body)
+	req, err := http.NewRequestWithContext(ctx, r.method, target, body)
 	if err != nil {
 		return nil, err
 	}
-	for name, values := range header {
+	for name, values := range r.header {
 		req.Header[name] = values
 	}
-	if in != nil {
+	if r.in != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	if c.key != "" {
@@ -114,11 +123,12 @@ func (c *Client) open(ctx context.Context, method, path string, query url.Values
 
 // call sends a request without a body and decodes the reply into out, unless out is nil.
 func (c *Client) call(ctx context.Context, method, path string, query url.Values, out any) error {
-	return c.callWith(ctx, method, path, query, nil, out, nil)
+	return c.callWith(ctx, request{method: method, path: path, query: query}, out)
 }
 
-func (c *Client) callWith(ctx context.Context, method, path string, query url.Values, in, out any, header http.Header) error {
-	reply, err := c.open(ctx, method, path, query, in, header)
+// callWith sends a request and decodes the reply into out, unless out is nil.
+func (c *Client) callWith(ctx context.Context, r request, out any) error {
+	reply, err := c.open(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -131,12 +141,12 @@ func (c *Client) callWith(ctx context.Context, method, path string, query url.Va
 		}
 		return &UnreachableError{URL: c.base.String(), Err: err}
 	case len(data) > maxReply:
-		return fmt.Errorf("the server's reply to %s %s is longer than %d MiB", method, path, maxReply>>20)
+		return fmt.Errorf("the server's reply to %s %s is longer than %d MiB", r.method, r.path, maxReply>>20)
 	case out == nil:
 		return nil
 	}
 	if err := json.Unmarshal(data, out); err != nil {
-		return fmt.Errorf("unexpected reply to %s %s: is %s an Aloft server? %w", method, path, c.base, err)
+		return fmt.Errorf("unexpected reply to %s %s: is %s an Aloft server? %w", r.method, r.path, c.base, err)
 	}
 	return nil
 }

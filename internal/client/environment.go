@@ -91,7 +91,7 @@ func (c *Client) DeleteEnvironment(ctx context.Context, id string) error {
 // CreateEnvironment saves an environment.
 func (c *Client) CreateEnvironment(ctx context.Context, e NewEnvironment) (Environment, error) {
 	var out Environment
-	return out, c.callWith(ctx, http.MethodPost, "/v1/environments", nil, e, &out, nil)
+	return out, c.callWith(ctx, request{method: http.MethodPost, path: "/v1/environments", in: e}, &out)
 }
 
 // UpdateEnvironment changes a saved environment.
@@ -171,7 +171,7 @@ func (c *Client) StartBuild(ctx context.Context, of, repo string, again bool, te
 
 // BuildLog copies a build's log to w. With follow it continues until the build ends.
 func (c *Client) BuildLog(ctx context.Context, id string, follow bool, to io.Writer) error {
-	reply, err := c.open(ctx, http.MethodGet, buildPath(id)+"/log", url.Values{"follow": {strconv.FormatBool(follow)}}, nil, nil)
+	reply, err := c.open(ctx, request{method: http.MethodGet, path: buildPath(id) + "/log", query: url.Values{"follow": {strconv.FormatBool(follow)}}})
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ type Made struct {
 // ForkAgent creates agents that continue from an agent's current or earlier state.
 // Repeating a request with the same key returns the first reply again.
 func (c *Client) ForkAgent(ctx context.Context, id string, in NewFork, key string) (out Fork, err error) {
-	err = c.callWith(ctx, http.MethodPost, agentPath(id)+"/fork", nil, in, &out, idempotency(key))
+	err = c.callWith(ctx, request{method: http.MethodPost, path: agentPath(id) + "/fork", in: in, header: idempotency(key)}, &out)
 	return out, err
 }
 

@@ -93,7 +93,7 @@ func (c *Client) MCPServers(ctx context.Context) ([]MCPServer, error) {
 // AddMCPServer adds a server.
 func (c *Client) AddMCPServer(ctx context.Context, in NewMCPServer) (MCPServer, error) {
 	var out MCPServer
-	err := c.callWith(ctx, http.MethodPost, "/v1/mcp-servers", nil, in, &out, nil)
+	err := c.callWith(ctx, request{method: http.MethodPost, path: "/v1/mcp-servers", in: in}, &out)
 	return out, err
 }
 

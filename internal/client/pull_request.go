@@ -59,13 +59,13 @@ func (c *Client) ProposePullRequest(ctx context.Context, agentID, repoURL string
 	if repoURL != "" {
 		query.Set("repoUrl", repoURL)
 	}
-	err = c.callWith(ctx, http.MethodGet, "/v1/agents/"+segment(agentID)+"/pull-requests/proposal", query, nil, &out, nil)
+	err = c.callWith(ctx, request{method: http.MethodGet, path: "/v1/agents/" + segment(agentID) + "/pull-requests/proposal", query: query}, &out)
 	return out, err
 }
 
 // OpenPullRequest opens a pull request for an agent's branch, or updates the existing
 // one. key is as for [Client.CreateAgent].
 func (c *Client) OpenPullRequest(ctx context.Context, agentID string, in NewPullRequest, key string) (out PullRequest, err error) {
-	err = c.callWith(ctx, http.MethodPost, "/v1/agents/"+segment(agentID)+"/pull-requests", nil, in, &out, idempotency(key))
+	err = c.callWith(ctx, request{method: http.MethodPost, path: "/v1/agents/" + segment(agentID) + "/pull-requests", in: in, header: idempotency(key)}, &out)
 	return out, err
 }

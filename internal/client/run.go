@@ -119,7 +119,7 @@ func (c *Client) FollowUp(ctx context.Context, agentID string, in FollowUp, key 
 	var out struct {
 		Run Run `json:"run"`
 	}
-	err := c.callWith(ctx, http.MethodPost, agentPath(agentID)+"/runs", nil, in, &out, idempotency(key))
+	err := c.callWith(ctx, request{method: http.MethodPost, path: agentPath(agentID) + "/runs", in: in, header: idempotency(key)}, &out)
 	return out.Run, err
 }
 

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"time"
 )
 
@@ -69,7 +68,7 @@ func (c *Client) Secrets(ctx context.Context, environmentID string) ([]Secret, e
 // SetSecret stores a secret. It replaces the owner's secret with the same name.
 func (c *Client) SetSecret(ctx context.Context, owner SecretOwner, name string, in NewSecret) (Secret, error) {
 	var out Secret
-	err := c.callWith(ctx, http.MethodPut, owner.path(name), url.Values{}, in, &out, nil)
+	err := c.callWith(ctx, request{method: http.MethodPut, path: owner.path(name), in: in}, &out)
 	return out, err
 }
 

@@ -70,14 +70,14 @@ func (c *Client) Server(ctx context.Context) (Server, error) {
 // ConnectModel tries a model and connects it.
 func (c *Client) ConnectModel(ctx context.Context, id string, in NewModel) (Connected, error) {
 	var out Connected
-	err := c.callWith(ctx, http.MethodPut, "/v1/server/models/"+segment(id), nil, in, &out, nil)
+	err := c.callWith(ctx, request{method: http.MethodPut, path: "/v1/server/models/" + segment(id), in: in}, &out)
 	return out, err
 }
 
 // ConnectGitServer checks a token and connects the git server.
 func (c *Client) ConnectGitServer(ctx context.Context, host string, in NewGitServer) (Connected, error) {
 	var out Connected
-	err := c.callWith(ctx, http.MethodPut, "/v1/server/git-servers/"+segment(host), nil, in, &out, nil)
+	err := c.callWith(ctx, request{method: http.MethodPut, path: "/v1/server/git-servers/" + segment(host), in: in}, &out)
 	return out, err
 }
 

@@ -80,7 +80,7 @@ func (c *Client) TryEnvironment(ctx context.Context, agentID, text string, tell 
 // lines posts in and reads a reply of JSON lines. It calls tell with progress lines, and
 // decodes the last line, which has a build, into out.
 func (c *Client) lines(ctx context.Context, path string, in, out any, tell func(string)) error {
-	reply, err := c.open(ctx, http.MethodPost, path, nil, in, nil)
+	reply, err := c.open(ctx, request{method: http.MethodPost, path: path, in: in})
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ type CommittedEnvironment struct {
 // CommitEnvironment commits an environment on the agent's branch and pushes it.
 func (c *Client) CommitEnvironment(ctx context.Context, agentID, text string) (CommittedEnvironment, error) {
 	var out CommittedEnvironment
-	return out, c.callWith(ctx, http.MethodPost, agentPath(agentID)+"/environment/commit", nil, environmentText{text}, &out, nil)
+	return out, c.callWith(ctx, request{method: http.MethodPost, path: agentPath(agentID) + "/environment/commit", in: environmentText{text}}, &out)
 }
 
 // SaveEnvironment saves an environment of the caller for a repository. It replaces the
@@ -149,15 +149,15 @@ func (c *Client) SaveEnvironment(ctx context.Context, name, repo, text string) (
 		}
 	}
 	var out struct{ ID string }
-	err = c.callWith(ctx, http.MethodPost, "/v1/environments", nil, map[string]any{
+	err = c.callWith(ctx, request{method: http.MethodPost, path: "/v1/environments", in: map[string]any{
 		"owner": "personal", "name": name, "repos": repos{{"url": repo}}, "environmentJson": text,
-	}, &out, nil)
+	}}, &out)
 	return out.ID, err
 }
 
 // patch sends a PATCH request whose reply has no body.
 func (c *Client) patch(ctx context.Context, path string, in any) error {
-	reply, err := c.open(ctx, http.MethodPatch, path, nil, in, nil)
+	reply, err := c.open(ctx, request{method: http.MethodPatch, path: path, in: in})
 	if err != nil {
 		return err
 	}

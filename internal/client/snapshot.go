@@ -44,5 +44,5 @@ func (c *Client) DeleteSnapshot(ctx context.Context, id string) error {
 // PublishSnapshot lets the machines of all members start from a snapshot, or no
 // longer. It is for admins.
 func (c *Client) PublishSnapshot(ctx context.Context, id string, published bool) error {
-	return c.callWith(ctx, http.MethodPatch, "/v1/snapshots/"+url.PathEscape(id), nil, map[string]bool{"published": published}, nil, nil)
+	return c.callWith(ctx, request{method: http.MethodPatch, path: "/v1/snapshots/" + url.PathEscape(id), in: map[string]bool{"published": published}}, nil)
 }

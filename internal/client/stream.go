@@ -66,7 +66,7 @@ func (c *Client) Stream(ctx context.Context, agentID, runID, lastID string) iter
 			if lastID != "" {
 				header.Set("Last-Event-ID", lastID)
 			}
-			reply, err := c.open(ctx, http.MethodGet, runPath(agentID, runID)+"/stream", nil, nil, header)
+			reply, err := c.open(ctx, request{method: http.MethodGet, path: runPath(agentID, runID) + "/stream", header: header})
 			if err != nil {
 				return false, err
 			}
@@ -132,7 +132,7 @@ func (c *Client) EventsIn(ctx context.Context, agentID string, part Part, follow
 			if part.Last > 0 {
 				q.Set("last", strconv.Itoa(part.Last))
 			}
-			reply, err := c.open(ctx, http.MethodGet, agentPath(agentID)+"/events", q, nil, nil)
+			reply, err := c.open(ctx, request{method: http.MethodGet, path: agentPath(agentID) + "/events", query: q})
 			if err != nil {
 				return false, err
 			}

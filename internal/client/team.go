@@ -41,7 +41,7 @@ func (c *Client) Members(ctx context.Context) ([]User, error) {
 // Invite adds a member. It ignores the fields ID and Disabled of u.
 func (c *Client) Invite(ctx context.Context, u User) (out Invited, err error) {
 	in := map[string]string{"email": u.Email, "firstName": u.FirstName, "lastName": u.LastName, "role": u.Role}
-	return out, c.callWith(ctx, http.MethodPost, "/v1/members", nil, in, &out, nil)
+	return out, c.callWith(ctx, request{method: http.MethodPost, path: "/v1/members", in: in}, &out)
 }
 
 // MemberUpdate is a change of a member. Nil fields are left unchanged.
@@ -55,7 +55,7 @@ func memberPath(id int64) string { return "/v1/members/" + strconv.FormatInt(id,
 
 // UpdateMember changes a member.
 func (c *Client) UpdateMember(ctx context.Context, id int64, in MemberUpdate) (out User, err error) {
-	return out, c.callWith(ctx, http.MethodPatch, memberPath(id), nil, in, &out, nil)
+	return out, c.callWith(ctx, request{method: http.MethodPatch, path: memberPath(id), in: in}, &out)
 }
 
 // SignInLink creates a sign-in link for a member.
@@ -93,7 +93,7 @@ func (c *Client) CreateKey(ctx context.Context, name string, days int) (out NewK
 	if days > 0 {
 		in["expiresInDays"] = days
 	}
-	return out, c.callWith(ctx, http.MethodPost, "/v1/me/keys", nil, in, &out, nil)
+	return out, c.callWith(ctx, request{method: http.MethodPost, path: "/v1/me/keys", in: in}, &out)
 }
 
 // DeleteKey deletes a key or ends a session.
@@ -111,7 +111,7 @@ func (c *Client) Settings(ctx context.Context) (out Settings, err error) {
 
 // UpdateSettings changes the settings in in.
 func (c *Client) UpdateSettings(ctx context.Context, in Settings) (out Settings, err error) {
-	return out, c.callWith(ctx, http.MethodPatch, "/v1/settings", nil, in, &out, nil)
+	return out, c.callWith(ctx, request{method: http.MethodPatch, path: "/v1/settings", in: in}, &out)
 }
 
 // UsageRow is the usage of one day, person, repository and model.

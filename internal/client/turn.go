@@ -24,7 +24,7 @@ type Retried struct {
 // RetryTurn rewinds a conversation and starts a run there. key is as for
 // [Client.CreateAgent].
 func (c *Client) RetryTurn(ctx context.Context, agentID string, in Retry, key string) (out Retried, err error) {
-	err = c.callWith(ctx, http.MethodPost, agentPath(agentID)+"/retry", nil, in, &out, idempotency(key))
+	err = c.callWith(ctx, request{method: http.MethodPost, path: agentPath(agentID) + "/retry", in: in, header: idempotency(key)}, &out)
 	return out, err
 }
 
@@ -40,7 +40,7 @@ func (c *Client) QueuePrompt(ctx context.Context, agentID string, p Prompt, key 
 	in := struct {
 		Prompt Prompt `json:"prompt"`
 	}{p}
-	err = c.callWith(ctx, http.MethodPost, agentPath(agentID)+"/queue", nil, in, &out, idempotency(key))
+	err = c.callWith(ctx, request{method: http.MethodPost, path: agentPath(agentID) + "/queue", in: in, header: idempotency(key)}, &out)
 	return out, err
 }
 
