@@ -44,7 +44,7 @@ for the events before a given one (the number shown as seq by --json).`,
 			if err != nil {
 				return err
 			}
-			return a.logs(cmd.Context(), c, args[0], runID, part, follow)
+			return a.logs(cmd.Context(), c, command.Journal{AgentID: args[0], Part: part, Follow: follow}, runID)
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "keep printing until the run ends")
@@ -56,14 +56,14 @@ for the events before a given one (the number shown as seq by --json).`,
 	return cmd
 }
 
-func (a *app) logs(ctx context.Context, c *client.Client, agentID, runID string, part client.Part, follow bool) error {
+func (a *app) logs(ctx context.Context, c *client.Client, j command.Journal, runID string) error {
 	last := runID // follow stops when this run ends
 	if runID != "" {
-		if _, err := c.Run(ctx, agentID, runID); err != nil {
+		if _, err := c.Run(ctx, j.AgentID, runID); err != nil {
 			return err
 		}
-	} else if follow {
-		run, err := latestRun(ctx, c, agentID)
+	} else if j.Follow {
+		run, err := latestRun(ctx, c, j.AgentID)
 		if err != nil {
 			return err
 		}
@@ -74,24 +74,25 @@ func (a *app) logs(ctx context.Context, c *client.Client, agentID, runID string,
 	t := cli.NewTranscript(a.Out)
 	t.Output = a.Output
 	if a.Out.JSON() {
-		err = a.logLines(ctx, c, agentID, part, follow, shown, last)
+		err = a.logLines(ctx, c, j, shown, last)
 	} else {
-		err = a.Transcribe(ctx, t, c, agentID, part, follow, func(e client.Event) (bool, bool) {
-			return shown(e), follow && t.Ended != nil && t.Ended.RunID == last
+		err = a.Transcribe(ctx, t, c, j, func(e client.Event) (bool, bool) {
+			return shown(e), j.Follow && t.Ended != nil && t.Ended.RunID == last
 		})
 	}
 	switch {
 	case ctx.Err() != nil:
 		return &cli.Problem{Exit: cli.Interrupted, Code: "interrupted", Err: err}
-	case err != nil || !follow || a.Out.JSON():
+	case err != nil || !j.Follow || a.Out.JSON():
 		return err
 	}
-	return a.ShowOutcome(agentID, t)
+	return a.ShowOutcome(j.AgentID, t)
 }
 
-// logLines prints the journal as JSON, one event per line.
-func (a *app) logLines(ctx context.Context, c *client.Client, agentID string, part client.Part, follow bool, shown func(client.Event) bool, last string) error {
-	for e, err := range c.EventsIn(ctx, agentID, part, follow) {
+// logLines prints the journal's events for which shown returns true as JSON, one per
+// line. If it follows the journal, it stops at the end of the run with the id last.
+func (a *app) logLines(ctx context.Context, c *client.Client, j command.Journal, shown func(client.Event) bool, last string) error {
+	for e, err := range j.Events(ctx, c) {
 		if err != nil {
 			return err
 		}
@@ -101,7 +102,7 @@ func (a *app) logLines(ctx context.Context, c *client.Client, agentID string, pa
 		if err := a.Out.Value(e); err != nil {
 			return err
 		}
-		if follow && e.Kind == "run.ended" && e.RunID == last {
+		if j.Follow && e.Kind == "run.ended" && e.RunID == last {
 			return nil
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"strings"
 	"sync"
 
@@ -82,7 +83,7 @@ func (a *App) printHints(agentID string, rows ...[2]string) {
 func (a *App) followRun(ctx context.Context, c *client.Client, agentID, runID string) error {
 	t := cli.NewTranscript(a.Out)
 	t.Output = a.Output
-	if err := a.Transcribe(ctx, t, c, agentID, client.Part{}, true, func(e client.Event) (show, end bool) {
+	if err := a.Transcribe(ctx, t, c, Journal{AgentID: agentID, Follow: true}, func(e client.Event) (show, end bool) {
 		return e.RunID == runID, e.RunID == runID && t.Ended != nil
 	}); err != nil {
 		return err
@@ -90,16 +91,28 @@ func (a *App) followRun(ctx context.Context, c *client.Client, agentID, runID st
 	return a.ShowOutcome(agentID, t)
 }
 
+// Journal says what to read of an agent's journal.
+type Journal struct {
+	AgentID string
+	Part    client.Part
+	Follow  bool // wait for new events; Part.Before must be 0
+}
+
+// Events returns the events, in order.
+func (j Journal) Events(ctx context.Context, c *client.Client) iter.Seq2[client.Event, error] {
+	return c.EventsIn(ctx, j.AgentID, j.Part, j.Follow)
+}
+
 // Transcribe prints the journal's events that choose selects. It stops after the first
 // event for which choose returns end.
-func (a *App) Transcribe(ctx context.Context, t *cli.Transcript, c *client.Client, agentID string, part client.Part, follow bool, choose func(client.Event) (show, end bool)) error {
+func (a *App) Transcribe(ctx context.Context, t *cli.Transcript, c *client.Client, j Journal, choose func(client.Event) (show, end bool)) error {
 	ctx, cancel := context.WithCancel(ctx)
-	asker := a.newAsker(ctx, c, agentID, follow)
+	asker := a.newAsker(ctx, c, j.AgentID, j.Follow)
 	var moving sync.WaitGroup
 	moving.Go(func() { t.Animate(ctx) })
 	defer moving.Wait()
 	defer cancel()
-	for e, err := range c.EventsIn(ctx, agentID, part, follow) {
+	for e, err := range j.Events(ctx, c) {
 		if err != nil {
 			return err
 		}

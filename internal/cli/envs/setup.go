@@ -110,7 +110,7 @@ func (s *setUp) begin(ctx context.Context, repo client.Repo, image string) error
 		return s.FollowStream(ctx, s.c, made.ID, run.ID)
 	}
 	t := cli.NewTranscript(s.Out)
-	if err := s.Transcribe(ctx, t, s.c, made.ID, client.Part{}, true, func(e client.Event) (show, end bool) {
+	if err := s.Transcribe(ctx, t, s.c, command.Journal{AgentID: made.ID, Follow: true}, func(e client.Event) (show, end bool) {
 		return e.RunID == run.ID && e.Kind != "run.created", t.Ended != nil
 	}); err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"aloft/internal/cli"
+	"aloft/internal/cli/command"
 	"aloft/internal/client"
 	"aloft/internal/server"
 )
@@ -187,7 +188,7 @@ type demoHas struct {
 // demoRun shows a run of the demo agent until it ends.
 func (a *app) demoRun(ctx context.Context, c *client.Client, agentID, runID string) (t *cli.Transcript, has demoHas, err error) {
 	t = cli.NewTranscript(a.Out)
-	err = a.Transcribe(ctx, t, c, agentID, client.Part{}, true, func(e client.Event) (show, end bool) {
+	err = a.Transcribe(ctx, t, c, command.Journal{AgentID: agentID, Follow: true}, func(e client.Event) (show, end bool) {
 		if e.Kind == "machine.ready" {
 			_ = json.Unmarshal(e.Data, &has) // missing fields count as absent facilities
 		}
