@@ -96,20 +96,30 @@ type ReturnTo struct {
 	ApprovalID string `json:"approvalId,omitempty"` // the approval that the sign-in resolves
 }
 
-// begin reads from the server's 401 response how to sign in to it. It returns a
-// visit whose state starts with prefix, and the address to send the browser to.
-func begin(ctx context.Context, hc *http.Client, serverURL, redirect, prefix string, challenge []string, own Client, before grant) (visit, string, error) {
+// signInRequest says how to begin a sign-in.
+type signInRequest struct {
+	serverURL string
+	challenge []string // the WWW-Authenticate headers of the server's 401 response
+	redirect  string   // where the provider sends the browser afterwards
+	prefix    string   // of the state
+	client    Client   // that a person has configured; its ID is "" if there is none
+	before    grant    // of an earlier sign-in, whose client is used again if it fits
+}
+
+// begin finds out how to sign in to the server. It returns a visit, and the
+// address to send the browser to.
+func begin(ctx context.Context, hc *http.Client, r signInRequest) (visit, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, discoverWithin)
 	defer cancel()
-	g, meta, err := discover(ctx, hc, serverURL, challenge, own.Scopes)
+	g, meta, err := discover(ctx, hc, r.serverURL, r.challenge, r.client.Scopes)
 	if err != nil {
 		return visit{}, "", signInFault(err)
 	}
-	g.RedirectURL = redirect
-	if err := register(ctx, hc, &g, meta, own, before); err != nil {
+	g.RedirectURL = r.redirect
+	if err := register(ctx, hc, &g, meta, r.client, r.before); err != nil {
 		return visit{}, "", signInFault(err)
 	}
-	v := visit{Grant: g, State: prefix + oauth2.GenerateVerifier(), Verifier: oauth2.GenerateVerifier(), Iss: meta.AuthorizationResponseIssParameterSupported, Until: time.Now().Add(visitWithin).UTC()}
+	v := visit{Grant: g, State: r.prefix + oauth2.GenerateVerifier(), Verifier: oauth2.GenerateVerifier(), Iss: meta.AuthorizationResponseIssParameterSupported, Until: time.Now().Add(visitWithin).UTC()}
 	address := g.config().AuthCodeURL(v.State, oauth2.S256ChallengeOption(v.Verifier), oauth2.SetAuthURLParam("resource", g.Resource))
 	return v, address, nil
 }

@@ -137,7 +137,10 @@ func (s *Servers) BeginSignIn(ctx context.Context, foreign *agent.Egress, server
 	}
 	hc := reach.Converse(maxMetadata)
 	defer hc.CloseIdleConnections()
-	v, address, err := begin(ctx, hc, server.URL, cmp.Or(back.Home, s.PublicURL())+CallbackPath, strconv.FormatInt(user.ID, 10)+".", challenge, clientOf(server), before)
+	v, address, err := begin(ctx, hc, signInRequest{
+		serverURL: server.URL, challenge: challenge, redirect: cmp.Or(back.Home, s.PublicURL()) + CallbackPath,
+		prefix: strconv.FormatInt(user.ID, 10) + ".", client: clientOf(server), before: before,
+	})
 	if err != nil {
 		return "", "", err
 	}
