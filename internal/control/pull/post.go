@@ -152,6 +152,13 @@ func countsOf(findings []agent.Finding) string {
 	return fmt.Sprintf("%d findings (%s)", len(findings), strings.Join(parts, ", "))
 }
 
+// reviewHost is a forge at which Aloft can post reviews.
+type reviewHost interface {
+	forge.Posting
+	forge.Discussion
+	forge.Reviewed
+}
+
 // PostReview posts a journaled review at the pull request, resolves threads and sets
 // the status of the commit. It is idempotent: what the forge has already is not
 // posted again. The error is a fault.
@@ -160,22 +167,20 @@ func (d *Desk) PostReview(ctx context.Context, of agent.ReviewedPull, n agent.Re
 	if err != nil {
 		return agent.ReviewPosted{}, err
 	}
-	posting, ok := f.(forge.Posting)
-	discussion, ok2 := f.(forge.Discussion)
-	reviewed, ok3 := f.(forge.Reviewed)
-	if !ok || !ok2 || !ok3 {
+	host, ok := f.(reviewHost)
+	if !ok {
 		return agent.ReviewPosted{}, fault.Invalid("Aloft cannot post reviews at %s", r.Host).Named(forge.CodeUnsupported)
 	}
 	var out agent.ReviewPosted
 	err = retry(ctx, waits, func() (err error) {
-		out, err = d.postOnce(ctx, posting, discussion, reviewed, r, of, n)
+		out, err = d.postOnce(ctx, host, r, of, n)
 		return err
 	})
 	if err != nil {
 		return agent.ReviewPosted{}, err
 	}
 	for _, id := range n.Resolve {
-		if err := retry(ctx, waits, func() error { return resolve(ctx, reviewed, r, of, id) }); err != nil {
+		if err := retry(ctx, waits, func() error { return resolve(ctx, host, r, of, id) }); err != nil {
 			out.Remarks = append(out.Remarks, failedTo("a thread of an earlier finding was not resolved", err))
 		}
 	}
@@ -183,7 +188,7 @@ func (d *Desk) PostReview(ctx context.Context, of agent.ReviewedPull, n agent.Re
 	if n.Status.Failed {
 		status.State = forge.Failure
 	}
-	if err := retry(ctx, waits, func() error { return posting.SetStatus(ctx, r, of.Commit, status) }); err != nil {
+	if err := retry(ctx, waits, func() error { return host.SetStatus(ctx, r, of.Commit, status) }); err != nil {
 		out.Remarks = append(out.Remarks, failedTo("the status of the commit was not set", err))
 	}
 	if ctx.Err() != nil {
@@ -196,13 +201,13 @@ func (d *Desk) PostReview(ctx context.Context, of agent.ReviewedPull, n agent.Re
 func failedTo(what string, err error) string { return what + ": " + fault.Of(err).Message }
 
 // postOnce posts what the pull request does not have yet.
-func (d *Desk) postOnce(ctx context.Context, p forge.Posting, said forge.Discussion, reviewed forge.Reviewed, r forge.Repo, of agent.ReviewedPull, n agent.ReviewComposed) (agent.ReviewPosted, error) {
+func (d *Desk) postOnce(ctx context.Context, host reviewHost, r forge.Repo, of agent.ReviewedPull, n agent.ReviewComposed) (agent.ReviewPosted, error) {
 	number := int(of.Number)
-	c, done, err := forge.Posted(ctx, said, r, number, n.Mark)
+	c, done, err := forge.Posted(ctx, host, r, number, n.Mark)
 	if err != nil || done {
 		return agent.ReviewPosted{URL: c.URL}, err
 	}
-	threads, err := reviewed.Threads(ctx, r, number)
+	threads, err := host.Threads(ctx, r, number)
 	if err != nil {
 		return agent.ReviewPosted{}, err
 	}
@@ -214,12 +219,12 @@ func (d *Desk) postOnce(ctx context.Context, p forge.Posting, said forge.Discuss
 		review.Comments = append(review.Comments, forge.LineComment{Path: c.Path, OldPath: c.OldPath, StartLine: c.StartLine, Line: c.Line, OldSide: c.OldSide, OtherLine: c.OtherLine,
 			Body: c.Body, Suggestion: c.Suggestion, Mark: c.Mark})
 	}
-	posted, err := p.PostReview(ctx, r, number, review)
+	posted, err := host.PostReview(ctx, r, number, review)
 	if err == nil || fault.Of(err).Code != forge.CodeRefused {
 		return agent.ReviewPosted{URL: posted.URL}, err
 	}
 	d.Logger.WarnContext(ctx, "a review is posted as one comment, because the forge refuses comments on the lines", "url", of.URL, "error", err)
-	posted, err = said.Comment(ctx, r, number, plainReview(n.Body, review.Comments)+"\n"+n.Mark)
+	posted, err = host.Comment(ctx, r, number, plainReview(n.Body, review.Comments)+"\n"+n.Mark)
 	return agent.ReviewPosted{URL: posted.URL, Plain: true}, err
 }
 
