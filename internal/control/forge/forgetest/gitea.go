@@ -63,7 +63,7 @@ func gitea(s *Server) {
 			return nil, err
 		}
 		title, draft := strings.CutPrefix(v.Title, "WIP: ")
-		p, err := c.open(v.Head, v.Base, title, v.Body, draft, 255, 65536)
+		p, err := c.open(forge.NewPullRequest{Head: v.Head, Base: v.Base, Title: title, Body: v.Body, Draft: draft}, 255, 65536)
 		return show(p), err
 	})
 	s.route("GET /repos/{owner}/{repo}/pulls/{number}", "", func(c *call) (any, error) { return show(c.pull()), nil })

@@ -74,7 +74,7 @@ func gitHub(s *Server) {
 		if err != nil {
 			return nil, err
 		}
-		p, err := c.open(v.Head, v.Base, v.Title, v.Body, v.Draft, 256, 65536)
+		p, err := c.open(forge.NewPullRequest{Head: v.Head, Base: v.Base, Title: v.Title, Body: v.Body, Draft: v.Draft}, 256, 65536)
 		if err != nil && strings.Contains(err.Error(), "already exists") {
 			err = refuse(http.StatusUnprocessableEntity, "%v", err)
 		}

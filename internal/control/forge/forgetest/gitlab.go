@@ -92,7 +92,7 @@ func gitLab(s *Server) {
 		if err := limits(v.Title, "", 255, 0); err != nil {
 			return nil, err
 		}
-		p, err := c.open(v.Source, v.Target, title, v.Description, draft, 255, gitLabBody)
+		p, err := c.open(forge.NewPullRequest{Head: v.Source, Base: v.Target, Title: title, Body: v.Description, Draft: draft}, 255, gitLabBody)
 		if err != nil && strings.Contains(err.Error(), "already exists") {
 			err = refuse(http.StatusConflict, "Another open merge request already exists for this source branch: !%d", p.Number)
 		}

@@ -374,17 +374,18 @@ func statusOf(err error) int {
 // pull returns the pull request of the call.
 func (c *call) pull() forge.PullRequest { return c.s.Fake.PullRequests(c.repo)[c.number-1] }
 
-// open opens a pull request unless there is one already.
-func (c *call) open(head, base, title, body string, draft bool, titleMost, bodyMost int) (forge.PullRequest, error) {
-	if err := limits(title, body, titleMost, bodyMost); err != nil {
+// open opens a pull request of the call's repository unless there is one already.
+func (c *call) open(n forge.NewPullRequest, titleMost, bodyMost int) (forge.PullRequest, error) {
+	if err := limits(n.Title, n.Body, titleMost, bodyMost); err != nil {
 		return forge.PullRequest{}, err
 	}
 	for _, p := range c.s.Fake.PullRequests(c.repo) {
-		if p.Head == head && p.Base == base && p.State == forge.Open {
-			return p, refuse(http.StatusConflict, "A pull request already exists for acme:%s.", head)
+		if p.Head == n.Head && p.Base == n.Base && p.State == forge.Open {
+			return p, refuse(http.StatusConflict, "A pull request already exists for acme:%s.", n.Head)
 		}
 	}
-	return c.s.Fake.Open(c.Context(), forge.NewPullRequest{Repo: c.repo, Head: head, Base: base, Title: title, Body: body, Draft: draft})
+	n.Repo = c.repo
+	return c.s.Fake.Open(c.Context(), n)
 }
 
 func limits(title, body string, titleMost, bodyMost int) error {
