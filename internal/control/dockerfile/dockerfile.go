@@ -174,23 +174,23 @@ func (b *Builder) build(ctx context.Context, spec Spec, as string, out func(line
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, why)
 		defer cancel()
 	}
-	text, job, gate, why, err := b.prepare(spec, work)
+	p, err := b.prepare(spec, work)
 	if err != nil {
 		return "", img, err
 	}
-	release, err := b.fetch(ctx, job.Bases, gate)
+	release, err := b.fetch(ctx, p.job.Bases, p.gate)
 	if err != nil {
 		return "", img, err
 	}
 	defer release()
-	if err := b.contain(ctx, &job, work); err != nil {
+	if err := b.contain(ctx, &p.job, work); err != nil {
 		return "", img, err
 	}
-	if why != "" {
-		out("# RUN has no network: " + why)
+	if p.offline != "" {
+		out("# RUN has no network: " + p.offline)
 	}
 	var said []string
-	err = b.Engine.Build(ctx, job, func(line string) {
+	err = b.Engine.Build(ctx, p.job, func(line string) {
 		said = append(said, line)
 		if len(said) > tail {
 			said = said[1:]
@@ -202,7 +202,7 @@ func (b *Builder) build(ctx context.Context, spec Spec, as string, out func(line
 	}
 	if f, ok := errors.AsType[*Failure](err); ok {
 		f.Said = said
-		f.location(text)
+		f.location(p.text)
 		return "", img, f
 	}
 	if err != nil {
@@ -210,9 +210,9 @@ func (b *Builder) build(ctx context.Context, spec Spec, as string, out func(line
 	}
 	if as != "" {
 		name = "local:" + as
-		img, err = b.Images.Import(ctx, job.Output, as, nil)
+		img, err = b.Images.Import(ctx, p.job.Output, as, nil)
 	} else {
-		name, img, err = b.Images.ImportBuilt(ctx, job.Output)
+		name, img, err = b.Images.ImportBuilt(ctx, p.job.Output)
 	}
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("take the image: %w", context.Cause(ctx))
@@ -224,11 +224,18 @@ func (b *Builder) build(ctx context.Context, spec Spec, as string, out func(line
 // .dockerignore.
 const maxDockerfile = 1 << 20
 
+// prepared is a build that the engine can start.
+type prepared struct {
+	text    string // of the Dockerfile, as written
+	job     Job
+	gate    gate   // that the Dockerfile has passed
+	offline string // why RUN has no network although one is configured, or ""
+}
+
 // prepare resolves the paths of the spec inside the repository and writes the
-// files for the engine into work. It returns the gate that the Dockerfile
-// passed.
-func (b *Builder) prepare(spec Spec, work string) (text string, job Job, g gate, why string, err error) {
-	fail := func(err error) (string, Job, gate, string, error) { return "", Job{}, gate{}, "", err }
+// files for the engine into work.
+func (b *Builder) prepare(spec Spec, work string) (p prepared, err error) {
+	fail := func(err error) (prepared, error) { return prepared{}, err }
 	root, err := os.OpenRoot(spec.Root)
 	if err != nil {
 		return fail(err)
@@ -241,14 +248,14 @@ func (b *Builder) prepare(spec Spec, work string) (text string, job Job, g gate,
 	if err != nil {
 		return fail(err)
 	}
-	text = spec.Contents
+	p.text = spec.Contents
 	var ignore []byte
 	if spec.Dockerfile != "" {
 		data, err := read(root, spec.Dockerfile)
 		if err != nil {
 			return fail(err)
 		}
-		text = string(data)
+		p.text = string(data)
 		if ignore, err = read(root, spec.Dockerfile+".dockerignore"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fail(err)
 		}
@@ -261,25 +268,25 @@ func (b *Builder) prepare(spec Spec, work string) (text string, job Job, g gate,
 	repository := cmp.Or(spec.Repository, spec.Root)
 	_, first := cellOf(repository)
 	own := filepath.Join(work, "work")
-	job = Job{
+	p.job = Job{
 		Repository: repository, FirstID: first, Limits: b.Limits, Work: own, Context: contextDir,
 		Args: spec.Args, Secrets: spec.Secrets, Target: spec.Target, NoCache: spec.NoCache,
 		Dockerfile: filepath.Join(own, "dockerfile", "Dockerfile"), Output: filepath.Join(own, "image"),
 	}
-	g = gate{
+	p.gate = gate{
 		args: spec.Args, repository: repository, reference: b.fullName, documents: b.Engine.HereDocuments(), aliases: !b.Engine.Fetches(),
 		source: func(name string) (string, error) { return inContext(contextDir, name) },
 	}
-	through, err := g.pass(text)
+	through, err := p.gate.pass(p.text)
 	if err != nil {
 		return fail(err)
 	}
-	job.Bases = through.bases
-	if job.Target != "" && !simple(job.Target) {
-		return fail(fault.Invalid("invalid target %q: use letters, digits and . _ -", job.Target))
+	p.job.Bases = through.bases
+	if p.job.Target != "" && !simple(p.job.Target) {
+		return fail(fault.Invalid("invalid target %q: use letters, digits and . _ -", p.job.Target))
 	}
-	job.Network, job.Policy, why = b.network(spec)
-	if job.Network != Host && !(b.Engine.Confines() && job.Network == Machine) && FromNetwork(text) {
+	p.job.Network, p.job.Policy, p.offline = b.network(spec)
+	if p.job.Network != Host && !(b.Engine.Confines() && p.job.Network == Machine) && FromNetwork(p.text) {
 		return fail(fault.Denied("this Dockerfile uses ADD with a URL, but its build has no network").Named("dockerfile_network").
 			Hint("fetch it in install, which runs in a machine and reaches what the environment may reach"))
 	}
@@ -288,25 +295,25 @@ func (b *Builder) prepare(spec Spec, work string) (text string, job Job, g gate,
 			return fail(fault.Invalid("invalid secret id %q: use letters, digits and . _ -", id))
 		}
 	}
-	for _, d := range []string{own, filepath.Dir(job.Dockerfile)} {
+	for _, d := range []string{own, filepath.Dir(p.job.Dockerfile)} {
 		if err := os.Mkdir(d, 0o700); err != nil {
 			return fail(err)
 		}
 	}
-	if err := os.WriteFile(job.Dockerfile, []byte(through.text), 0o600); err != nil {
+	if err := os.WriteFile(p.job.Dockerfile, []byte(through.text), 0o600); err != nil {
 		return fail(err)
 	}
 	if ignore != nil {
-		job.Ignore = job.Dockerfile + ".dockerignore"
-		if err := os.WriteFile(job.Ignore, ignore, 0o600); err != nil {
+		p.job.Ignore = p.job.Dockerfile + ".dockerignore"
+		if err := os.WriteFile(p.job.Ignore, ignore, 0o600); err != nil {
 			return fail(err)
 		}
 	}
 	if b.Engine.Fetches() {
-		job.AuthFile = filepath.Join(work, "config.json")
-		err = os.WriteFile(job.AuthFile, authFile(b.Registry.Credentials), 0o600)
+		p.job.AuthFile = filepath.Join(work, "config.json")
+		err = os.WriteFile(p.job.AuthFile, authFile(b.Registry.Credentials), 0o600)
 	}
-	return text, job, g, why, err
+	return p, err
 }
 
 // contain makes root of the build's cell the owner of the build's files, unless

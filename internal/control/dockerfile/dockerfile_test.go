@@ -72,7 +72,7 @@ func TestPrepare(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.spec.Root = root
-			text, job, _, _, err := b.prepare(c.spec, t.TempDir())
+			p, err := b.prepare(c.spec, t.TempDir())
 			if c.code != "" {
 				if err == nil || c.code != "internal" && fault.Of(err).Code != c.code {
 					t.Errorf("error is %v (%s), want %s", err, fault.Of(err).Code, c.code)
@@ -83,14 +83,14 @@ func TestPrepare(t *testing.T) {
 				t.Fatal(err)
 			}
 			var ignore []byte
-			if job.Ignore != "" {
-				ignore, err = os.ReadFile(job.Ignore)
+			if p.job.Ignore != "" {
+				ignore, err = os.ReadFile(p.job.Ignore)
 			}
 			real, evalErr := filepath.EvalSymlinks(filepath.Join(root, c.in))
-			if err := errors.Join(err, evalErr); err != nil || text != c.text || string(ignore) != c.ignore || job.Context != real {
-				t.Errorf("text %q, ignore %q, context %s, %v", text, ignore, job.Context, err)
+			if err := errors.Join(err, evalErr); err != nil || p.text != c.text || string(ignore) != c.ignore || p.job.Context != real {
+				t.Errorf("text %q, ignore %q, context %s, %v", p.text, ignore, p.job.Context, err)
 			}
-			auth, err := os.ReadFile(job.AuthFile)
+			auth, err := os.ReadFile(p.job.AuthFile)
 			if want := `{"auths":{"ghcr.io":{"registrytoken":"t"},"https://index.docker.io/v1/":{"auth":"dTp0"}}}`; err != nil || string(auth) != want {
 				t.Errorf("credentials are %s, %v", auth, err)
 			}
