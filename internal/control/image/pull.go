@@ -65,17 +65,10 @@ func (s *Store) pull(ctx context.Context, ref registry.Reference, tell *teller) 
 	}
 	var sum int64
 	var parts []part
-	for _, l := range remote.Layers {
-		diff, err := hexDigest(l.Diff)
+	for _, named := range remote.Layers {
+		l, err := layerAt(remote, named)
 		if err != nil {
 			return Image{}, err
-		}
-		digest, err := hexDigest(l.Digest)
-		if err != nil {
-			return Image{}, err
-		}
-		if l.Size < 0 || l.Size > unpack.MaxBytes {
-			return Image{}, fmt.Errorf("layer %s claims to have %d bytes; the limit is %d GiB", l.Digest, l.Size, unpack.MaxBytes>>30)
 		}
 		if sum += l.Size; all.most > 0 && sum > all.most {
 			return Image{}, fault.Exhausted("the image has more than %d MiB", all.most>>20).Named("image_too_large").
@@ -84,13 +77,13 @@ func (s *Store) pull(ctx context.Context, ref registry.Reference, tell *teller) 
 		// Another waiter for the blob will find the layer, and need not download it
 		// again.
 		var blobs []*os.File
-		parts = append(parts, part{diff: diff, size: l.Size, fill: func(ctx context.Context, dir string) error {
-			blob, err := s.lockBlob(ctx, digest)
+		parts = append(parts, part{diff: l.diff, size: l.Size, fill: func(ctx context.Context, dir string) error {
+			blob, err := s.lockBlob(ctx, l.digest)
 			if err != nil {
 				return err
 			}
 			blobs = append(blobs, blob)
-			return s.fetch(ctx, remote, l, digest, diff, blob, dir, all, tell)
+			return s.fetch(ctx, l, blob, dir, all, tell)
 		}, done: func(made bool) {
 			for _, b := range blobs {
 				if made {
@@ -109,19 +102,42 @@ func (s *Store) pull(ctx context.Context, ref registry.Reference, tell *teller) 
 	return s.image(ctx, r)
 }
 
+// remoteLayer is a layer of an image at a registry.
+type remoteLayer struct {
+	registry.Layer
+	of           *registry.Image
+	digest, diff string // of the blob, and of its content, in hex
+}
+
+// layerAt validates a layer that the registry names.
+func layerAt(of *registry.Image, l registry.Layer) (remoteLayer, error) {
+	diff, err := hexDigest(l.Diff)
+	if err != nil {
+		return remoteLayer{}, err
+	}
+	digest, err := hexDigest(l.Digest)
+	if err != nil {
+		return remoteLayer{}, err
+	}
+	if l.Size < 0 || l.Size > unpack.MaxBytes {
+		return remoteLayer{}, fmt.Errorf("layer %s claims to have %d bytes; the limit is %d GiB", l.Digest, l.Size, unpack.MaxBytes>>30)
+	}
+	return remoteLayer{l, of, digest, diff}, nil
+}
+
 // fetch downloads a layer's blob, continuing an earlier partial download, and
-// unpacks it. The blob is verified before it is unpacked.
-func (s *Store) fetch(ctx context.Context, remote *registry.Image, l registry.Layer, digest, diff string, blob *os.File, dir string, all *budget, tell *teller) error {
-	if s.protectLayer(layerKey(diff)) {
+// unpacks it into dir. The blob is verified before it is unpacked.
+func (s *Store) fetch(ctx context.Context, l remoteLayer, blob *os.File, dir string, all *budget, tell *teller) error {
+	if s.protectLayer(layerKey(l.diff)) {
 		return errMadeByOther
 	}
-	if err := download(ctx, remote, l, digest, blob, tell); err != nil {
+	if err := download(ctx, l, blob, tell); err != nil {
 		return err
 	}
 	if _, err := blob.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	err := s.unpack(ctx, blob, digest, diff, dir, all)
+	err := s.unpack(ctx, blob, l.digest, l.diff, dir, all)
 	if err != nil && ctx.Err() == nil {
 		err = errors.Join(err, os.Remove(blob.Name())) // the content does not match its digest
 	}
@@ -173,7 +189,7 @@ func pause(ctx context.Context, d time.Duration) error {
 
 // download completes the file with the blob, continuing where an earlier
 // attempt ended.
-func download(ctx context.Context, remote *registry.Image, l registry.Layer, digest string, f *os.File, tell *teller) error {
+func download(ctx context.Context, l remoteLayer, f *os.File, tell *teller) error {
 	sum := sha256.New()
 	have, err := io.Copy(sum, io.LimitReader(f, l.Size))
 	if err != nil {
@@ -193,7 +209,7 @@ func download(ctx context.Context, remote *registry.Image, l registry.Layer, dig
 	}
 	for failed := 0; ; {
 		for have < l.Size {
-			body, from, err := remote.Open(ctx, l, have)
+			body, from, err := l.of.Open(ctx, l.Layer, have)
 			if err == nil && from != have {
 				err = again(have)
 			}
@@ -221,7 +237,7 @@ func download(ctx context.Context, remote *registry.Image, l registry.Layer, dig
 				return err
 			}
 		}
-		if hex.EncodeToString(sum.Sum(nil)) == digest {
+		if hex.EncodeToString(sum.Sum(nil)) == l.digest {
 			return nil
 		}
 		// The part from an earlier attempt may be wrong: retry once from the start.
