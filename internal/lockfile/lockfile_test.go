@@ -1,40 +1,261 @@
 package lockfile
 
 import (
+	"bufio"
+	"context"
 	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 )
 
+// TestMain makes this program a holder if HOLD names a file: it locks the file,
+// says so, and obeys the lines of its standard input until they end.
+func TestMain(m *testing.M) {
+	path := os.Getenv("HOLD")
+	if path == "" {
+		os.Exit(m.Run())
+	}
+	how := Exclusive
+	if os.Getenv("HOLD_SHARED") != "" {
+		how = func(f *os.File, _ time.Duration) error { return Shared(f) }
+	}
+	f, err := os.Open(path)
+	if err == nil {
+		err = how(f, 0)
+	}
+	fmt.Println("held", err)
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		fmt.Println("removed", os.Remove(path))
+	}
+}
+
+// A holder is another process that holds the lock on a file.
+type holder struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+func hold(t *testing.T, path string, env ...string) *holder {
+	t.Helper()
+	h := &holder{cmd: exec.Command(os.Args[0])}
+	h.cmd.Env = append(append(os.Environ(), "HOLD="+path), env...)
+	h.cmd.Stderr = os.Stderr
+	var err error
+	if h.in, err = h.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := h.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.out = bufio.NewReader(out)
+	if err := h.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.kill)
+	h.says(t, "held <nil>\n")
+	return h
+}
+
+func (h *holder) says(t *testing.T, want string) {
+	t.Helper()
+	if line, err := h.out.ReadString('\n'); line != want || err != nil {
+		t.Fatalf("the holder says %q, %v; want %q", line, err, want)
+	}
+}
+
+// remove lets the holder remove the file, which it keeps locked.
+func (h *holder) remove(t *testing.T) {
+	t.Helper()
+	if _, err := io.WriteString(h.in, "\n"); err != nil {
+		t.Fatal(err)
+	}
+	h.says(t, "removed <nil>\n")
+}
+
+// kill ends the holder without a chance to unlock.
+func (h *holder) kill() {
+	_ = h.cmd.Process.Kill()
+	_ = h.cmd.Wait()
+}
+
+func create(t *testing.T, path string) *os.File {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
 func TestExclusive(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	open := func() *os.File {
-		t.Helper()
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-		if err != nil {
-			t.Fatal(err)
+	f := create(t, path)
+	h := hold(t, path)
+	for _, patience := range []time.Duration{0, 20 * time.Millisecond} {
+		if err := Exclusive(f, patience); !errors.Is(err, ErrHeld) {
+			t.Errorf("a held lock, patience %v: %v", patience, err)
 		}
-		t.Cleanup(func() { _ = f.Close() })
-		return f
-	}
-	first, second := open(), open()
-	if err := Exclusive(first, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := Exclusive(second, 20*time.Millisecond); !errors.Is(err, ErrHeld) {
-		t.Errorf("a lock that is held: %v", err)
 	}
 	locked := make(chan error, 1)
-	go func() { locked <- Exclusive(second, 2*time.Minute) }()
-	if err := first.Close(); err != nil {
+	go func() { locked <- Exclusive(f, 2*time.Minute) }()
+	h.kill()
+	if err := <-locked; err != nil {
+		t.Errorf("after the holder was killed: %v", err)
+	}
+	_ = f.Close()
+	if err := Exclusive(f, time.Minute); err == nil || errors.Is(err, ErrHeld) {
+		t.Errorf("a closed file: %v", err)
+	}
+}
+
+// TestWait ends a wait by its context, and by the death of the holder.
+func TestWait(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	f := create(t, path)
+	h := hold(t, path)
+	gone := errors.New("gone")
+	for name, wait := range map[string]func(context.Context, *os.File) error{"Wait": Wait, "WaitShared": WaitShared} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		result := make(chan error, 1)
+		go func() { result <- wait(ctx, f) }()
+		cancel(gone)
+		if err := <-result; !errors.Is(err, gone) {
+			t.Errorf("%s after its context: %v", name, err)
+		}
+	}
+	for name, wait := range map[string]func(context.Context, *os.File) error{
+		"Wait": Wait, "WaitShared": WaitShared, "Block": func(_ context.Context, f *os.File) error { return Block(f) },
+	} {
+		waiter := create(t, path)
+		result := make(chan error, 1)
+		go func() { result <- wait(t.Context(), waiter) }()
+		h.kill()
+		if err := <-result; err != nil {
+			t.Errorf("%s after the holder was killed: %v", name, err)
+		}
+		_ = waiter.Close()
+		h = hold(t, path)
+	}
+}
+
+func TestShared(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	f := create(t, path)
+	h := hold(t, path)
+	if err := Shared(f); !errors.Is(err, ErrHeld) {
+		t.Errorf("shared beside exclusive: %v", err)
+	}
+	h.kill()
+	hold(t, path, "HOLD_SHARED=1")
+	if err := Shared(f); err != nil {
+		t.Errorf("shared beside shared: %v", err)
+	}
+	if err := Exclusive(create(t, path), 0); !errors.Is(err, ErrHeld) {
+		t.Errorf("exclusive beside shared: %v", err)
+	}
+}
+
+// TestCreate waits for a holder that removes the file before it ends: the lock
+// must be on the new file, where the next process finds it.
+func TestCreate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	create(t, path)
+	h := hold(t, path)
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Create(canceled, path); !errors.Is(err, context.Canceled) {
+		t.Errorf("after its context: %v", err)
+	}
+	type result struct {
+		f   *os.File
+		err error
+	}
+	done := make(chan result, 1)
+	// The waiter must have the first file open before the holder removes it.
+	opened := openFiles(t, path)
+	go func() {
+		f, err := Create(t.Context(), path)
+		done <- result{f, err}
+	}()
+	for openFiles(t, path) == opened {
+		runtime.Gosched()
+	}
+	h.remove(t)
+	h.kill()
+	r := <-done
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	defer r.f.Close()
+	if !IsAt(r.f, path) {
+		t.Fatal("the locked file is not at its path")
+	}
+	if _, err := Open(path); !errors.Is(err, ErrHeld) {
+		t.Errorf("the next process: %v", err)
+	}
+	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-locked; err != nil {
-		t.Errorf("a lock that was let go: %v", err)
+	if err := os.Symlink("elsewhere", path); err != nil {
+		t.Fatal(err)
 	}
-	if err := Exclusive(first, time.Minute); err == nil || errors.Is(err, ErrHeld) {
-		t.Errorf("a file that is closed: %v", err)
+	if f, err := Create(t.Context(), path); err == nil {
+		_ = f.Close()
+		t.Error("a link was followed")
+	}
+}
+
+// openFiles counts this process's descriptors of a file.
+func openFiles(t *testing.T, path string) int {
+	t.Helper()
+	all, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, fd := range all {
+		if target, _ := os.Readlink(fd); target == path {
+			n++
+		}
+	}
+	return n
+}
+
+func TestOpen(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := Open(filepath.Join(dir, "missing")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a missing folder: %v", err)
+	}
+	h := hold(t, dir)
+	if _, err := Open(dir); !errors.Is(err, ErrHeld) {
+		t.Errorf("a held folder: %v", err)
+	}
+	h.kill()
+	f, err := Open(dir)
+	if err != nil {
+		t.Fatalf("after the holder was killed: %v", err)
+	}
+	defer f.Close()
+	if err := os.Rename(dir, dir+".old"); err != nil {
+		t.Fatal(err)
+	}
+	if IsAt(f, dir) {
+		t.Error("a moved folder is still at its path")
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if IsAt(f, dir) {
+		t.Error("another folder at the path passes for the open one")
 	}
 }
