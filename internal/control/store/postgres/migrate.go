@@ -6,13 +6,12 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/pressly/goose/v3"
 
+	"aloft/internal/control/store/table"
 	"aloft/internal/fault"
 )
 
@@ -29,10 +28,6 @@ func migrate(ctx context.Context, config *pgx.ConnConfig, logger *slog.Logger) (
 	if err := suits(ctx, db); err != nil {
 		return err
 	}
-	files, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		return err
-	}
 	held, err := db.Conn(ctx)
 	if err != nil {
 		return err
@@ -41,26 +36,7 @@ func migrate(ctx context.Context, config *pgx.ConnConfig, logger *slog.Logger) (
 	if _, err := held.ExecContext(ctx, migrating); err != nil {
 		return fmt.Errorf("wait for another server to bring the schema up to date: %w", err)
 	}
-	p, err := goose.NewProvider(goose.DialectPostgres, db, files, goose.WithDisableGlobalRegistry(true))
-	if err != nil {
-		return err
-	}
-	at, ours, err := p.GetVersions(ctx)
-	if err != nil {
-		return fmt.Errorf("read the schema's version: %w", err)
-	}
-	if at > ours {
-		return fault.Conflict("a newer version of aloft has written it: its schema is version %d, this aloft supports %d", at, ours).
-			Named("store_too_new").Hint("start that version, or restore an older backup")
-	}
-	begun := time.Now()
-	if _, err := p.Up(ctx); err != nil {
-		return fmt.Errorf("bring the schema up to date: %w", err)
-	}
-	if at < ours {
-		logger.InfoContext(ctx, "schema brought up to date", "from", at, "to", ours, "took", time.Since(begun))
-	}
-	return nil
+	return table.Migrate(ctx, db, goose.DialectPostgres, migrations, logger)
 }
 
 // Probe returns which PostgreSQL version and database are at the address,

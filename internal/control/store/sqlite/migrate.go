@@ -5,16 +5,12 @@ import (
 	"database/sql"
 	"embed"
 	"errors"
-	"fmt"
-	"io/fs"
 	"log/slog"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/pressly/goose/v3"
 
 	"aloft/internal/control/store/table"
-	"aloft/internal/fault"
 )
 
 //go:embed migrations/*.sql
@@ -28,31 +24,7 @@ func migrate(ctx context.Context, path string, logger *slog.Logger) (err error) 
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	db.SetMaxOpenConns(1)
-
-	files, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		return err
-	}
-	p, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithDisableGlobalRegistry(true))
-	if err != nil {
-		return err
-	}
-	at, ours, err := p.GetVersions(ctx)
-	if err != nil {
-		return fmt.Errorf("read the schema's version: %w", err)
-	}
-	if at > ours {
-		return fault.Conflict("a newer version of aloft has written it: its schema is version %d, this aloft supports %d", at, ours).
-			Named("store_too_new").Hint("start that version, or restore an older backup")
-	}
-	begun := time.Now()
-	if _, err := p.Up(ctx); err != nil {
-		return fmt.Errorf("bring the schema up to date: %w", err)
-	}
-	if at < ours {
-		logger.InfoContext(ctx, "schema brought up to date", "from", at, "to", ours, "took", time.Since(begun))
-	}
-	return nil
+	return table.Migrate(ctx, db, goose.DialectSQLite3, migrations, logger)
 }
 
 // ServerID returns the name under which this server takes leases. It stays the
