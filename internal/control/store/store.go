@@ -31,6 +31,30 @@ var (
 	ErrBodyGone  = errors.New("the body is no longer stored")
 )
 
+// Store is everything that a database implements. Callers declare the parts that
+// they use.
+type Store interface {
+	Journal
+	Agents
+	Leases
+	Accounts
+	Members
+	SignIns
+	AuditLog
+	Usage
+	Sizes
+	Builds
+	Environments
+	Snapshots
+	Rules
+	Secrets
+	Deliveries
+	Replies
+	Inbox
+	PullWatches
+	Topics
+}
+
 // A Journal stores the events of every agent. Its methods are safe for
 // concurrent use.
 type Journal interface {

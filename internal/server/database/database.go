@@ -22,25 +22,7 @@ import (
 
 // Store is a server's store, in PostgreSQL or in a file.
 type Store interface {
-	store.Journal
-	store.Agents
-	store.Leases
-	store.Accounts
-	store.Members
-	store.SignIns
-	store.AuditLog
-	store.Usage
-	store.Sizes
-	store.Builds
-	store.Environments
-	store.Snapshots
-	store.Rules
-	store.Secrets
-	store.Deliveries
-	store.Replies
-	store.Inbox
-	store.PullWatches
-	store.Topics
+	store.Store
 	ServerID() string
 	Close() error
 }

@@ -12,28 +12,8 @@ import (
 	"aloft/internal/conversation"
 )
 
-// Store is everything that a store implements.
-type Store interface {
-	store.Journal
-	store.Agents
-	store.Leases
-	store.Accounts
-	store.Members
-	store.SignIns
-	store.AuditLog
-	store.Usage
-	store.Sizes
-	store.Builds
-	store.Environments
-	store.Snapshots
-	store.Rules
-	store.Secrets
-	store.Deliveries
-	store.Replies
-	store.Inbox
-	store.PullWatches
-	store.Topics
-}
+// Store is a store under test.
+type Store = store.Store
 
 // Run runs the suite against empty stores that open creates.
 func Run(t *testing.T, open func(t *testing.T) Store) {
