@@ -82,24 +82,7 @@ func testSharedFollow(t *testing.T, one, two Store) {
 			}
 		})
 		wg.Go(func() {
-			for at := int64(2); at < 2+2*each; {
-				if err := s.Wait(ctx, agentID, at); err != nil {
-					t.Error(err)
-					return
-				}
-				got, err := s.Read(ctx, agentID, at, 10)
-				if err != nil || len(got) == 0 {
-					t.Errorf("Read after %d = %d events, %v, though Wait says that there are some", at, len(got), err)
-					return
-				}
-				for _, e := range got {
-					if e.Seq != at+1 {
-						t.Errorf("event %d follows %d", e.Seq, at)
-						return
-					}
-					at = e.Seq
-				}
-			}
+			followFrom(ctx, t, s, agentID, 2, 2+2*each)
 		})
 	}
 	wg.Wait()

@@ -135,28 +135,34 @@ func testFollow(t *testing.T, s Store) {
 	var wg sync.WaitGroup
 	for range followers {
 		wg.Go(func() {
-			for at := int64(2); at < 2+events; {
-				if err := s.Wait(ctx, agentID, at); err != nil {
-					t.Error(err)
-					return
-				}
-				got, err := s.Read(ctx, agentID, at, 10)
-				if err != nil || len(got) == 0 {
-					t.Errorf("Read after %d = %d events, %v, though Wait says that there are some", at, len(got), err)
-					return
-				}
-				for _, e := range got {
-					if e.Seq != at+1 {
-						t.Errorf("event %d follows %d", e.Seq, at)
-						return
-					}
-					at = e.Seq
-				}
-			}
+			followFrom(ctx, t, s, agentID, 2, 2+events)
 		})
 	}
 	for range events {
 		mustAppend(t, s, store.Append{AgentID: agentID, Events: []agent.Event{text(runID, "a")}})
 	}
 	wg.Wait()
+}
+
+// followFrom reads the events after the number at until it has that with the number
+// end. It fails the test if one is missing or Wait returns too early.
+func followFrom(ctx context.Context, t *testing.T, s Store, agentID string, at, end int64) {
+	for at < end {
+		if err := s.Wait(ctx, agentID, at); err != nil {
+			t.Error(err)
+			return
+		}
+		got, err := s.Read(ctx, agentID, at, 10)
+		if err != nil || len(got) == 0 {
+			t.Errorf("Read after %d = %d events, %v, though Wait says that there are some", at, len(got), err)
+			return
+		}
+		for _, e := range got {
+			if e.Seq != at+1 {
+				t.Errorf("event %d follows %d", e.Seq, at)
+				return
+			}
+			at = e.Seq
+		}
+	}
 }
