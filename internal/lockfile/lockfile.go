@@ -54,6 +54,11 @@ func Block(f *os.File) error { return flock(f, syscall.LOCK_EX) }
 // another process holds an exclusive one.
 func Shared(f *os.File) error { return flock(f, syscall.LOCK_SH|syscall.LOCK_NB) }
 
+// Unlock releases the lock on f at once. Closing f is not enough if this process
+// starts others: a child that was forked just before holds the lock until its
+// exec.
+func Unlock(f *os.File) error { return flock(f, syscall.LOCK_UN) }
+
 // Create opens the file at path, creates it if it is missing, and locks it until
 // it is closed. It waits until ctx ends, and then returns the cause. The locked
 // file is at path, even if the previous holder removed its own.

@@ -165,6 +165,31 @@ func TestShared(t *testing.T) {
 	}
 }
 
+// TestUnlock unlocks a file that a child has inherited.
+func TestUnlock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	f, next := create(t, path), create(t, path)
+	if err := Exclusive(f, 0); err != nil {
+		t.Fatal(err)
+	}
+	child := exec.Command("cat")
+	child.ExtraFiles = []*os.File{f}
+	in, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = errors.Join(in.Close(), child.Wait()) }()
+	if err := Unlock(f); err != nil {
+		t.Fatal(err)
+	}
+	if err := Exclusive(next, 0); err != nil {
+		t.Errorf("after Unlock: %v", err)
+	}
+}
+
 // TestCreate waits for a holder that removes the file before it ends: the lock
 // must be on the new file, where the next process finds it.
 func TestCreate(t *testing.T) {
