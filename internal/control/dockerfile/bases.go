@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"aloft/internal/control/image/registry"
+	"aloft/internal/lockfile"
 )
 
 // fullName returns the full name of an image in a registry, as engines write
@@ -38,7 +39,7 @@ func (b *Builder) fetch(ctx context.Context, bases []Base, g gate) (done func(),
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	lock, err := lockFile(ctx, filepath.Join(dir, "lock"), unix.LOCK_SH)
+	lock, err := shareBases(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -53,6 +54,18 @@ func (b *Builder) fetch(ctx context.Context, bases []Base, g gate) (done func(),
 		}
 	}
 	return func() { _ = lock.Close() }, nil
+}
+
+// shareBases locks the folder of base images against Prune.
+func shareBases(ctx context.Context, dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := lockfile.WaitShared(ctx, f); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", f.Name(), err), f.Close())
+	}
+	return f, nil
 }
 
 func (b *Builder) fetchOne(ctx context.Context, client *registry.Client, base *Base, g gate) error {
@@ -125,7 +138,7 @@ func (b *Builder) Prune(ctx context.Context) error {
 		return err // nothing was ever fetched
 	}
 	defer func() { _ = lock.Close() }()
-	if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+	if lockfile.Exclusive(lock, 0) != nil {
 		return err // builds are using the images
 	}
 	for _, pattern := range []string{"sha256-*", "part-*"} {

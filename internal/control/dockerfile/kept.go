@@ -6,24 +6,20 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"aloft/internal/fault"
+	"aloft/internal/lockfile"
 )
 
 // keptPrefix is the name prefix of the folders of repositories in an engine's
 // folder.
 const keptPrefix = "repository-"
-
-// lockPause is the delay between attempts to lock a file.
-const lockPause = 50 * time.Millisecond
 
 // cellOf returns the name of the repository's folder and its first user id.
 func cellOf(repository string) (name string, firstID uint32) {
@@ -42,7 +38,7 @@ func (j Job) Keep(ctx context.Context, dir string) (kept string, clean bool, don
 	if err := os.MkdirAll(own, 0o700); err != nil {
 		return "", false, nil, err
 	}
-	lock, err := lockFile(ctx, filepath.Join(own, "lock"), unix.LOCK_EX)
+	lock, err := lockfile.Create(ctx, filepath.Join(own, "lock"))
 	if err != nil {
 		return "", false, nil, err
 	}
@@ -78,8 +74,8 @@ func PruneKept(dir string) error {
 			errs = append(errs, err)
 			continue
 		}
-		switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
-		case errors.Is(err, unix.EWOULDBLOCK):
+		switch err := lockfile.Exclusive(f, 0); {
+		case errors.Is(err, lockfile.ErrHeld):
 			errs = append(errs, fault.Conflict("a Dockerfile is being built").Named("build_in_progress").Hint("try again when it is done"))
 		case err != nil:
 			errs = append(errs, err)
@@ -89,31 +85,6 @@ func PruneKept(dir string) error {
 		_ = f.Close()
 	}
 	return errors.Join(errs...)
-}
-
-// lockFile opens a file and locks it. The lock is held until the file is
-// closed.
-func lockFile(ctx context.Context, path string, how int) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
-		if err == nil {
-			return f, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
-		}
-		t := time.NewTimer(lockPause)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return nil, errors.Join(context.Cause(ctx), f.Close())
-		}
-	}
 }
 
 // copyContext copies a folder and makes a cell's root the owner of the copy. It

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"sync"
 
-	"golang.org/x/sys/unix"
+	"aloft/internal/lockfile"
 )
 
 // workPrefix is the name prefix of the folders of builds.
@@ -27,12 +27,9 @@ func workDir(dir string) (work string, done func() error, err error) {
 	if work, err = os.MkdirTemp(dir, workPrefix); err != nil {
 		return "", nil, err
 	}
-	f, err := os.Open(work)
-	if err != nil {
+	f, err := lockfile.Open(work)
+	if err != nil { // Sweep in another process holds it and removes the folder
 		return "", nil, errors.Join(err, os.RemoveAll(work))
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil { // Sweep in another process holds it and removes the folder
-		return "", nil, errors.Join(err, f.Close(), os.RemoveAll(work))
 	}
 	return work, func() error { return errors.Join(os.RemoveAll(work), f.Close()) }, nil
 }
@@ -46,13 +43,11 @@ func Sweep(dir string) error {
 	}
 	var errs []error
 	for _, path := range left {
-		f, err := os.Open(path)
+		f, err := lockfile.Open(path)
 		if err != nil {
-			continue // it is gone
+			continue // its build is running, or it is gone
 		}
-		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
-			errs = append(errs, os.RemoveAll(path))
-		}
+		errs = append(errs, os.RemoveAll(path))
 		_ = f.Close()
 	}
 	return errors.Join(errs...)

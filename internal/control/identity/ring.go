@@ -14,12 +14,12 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
 
 	"aloft/internal/atomicfile"
+	"aloft/internal/lockfile"
 )
 
 const (
@@ -171,7 +171,7 @@ func (r *ring) change(to func([]key) ([]key, error)) error {
 		return fmt.Errorf("identity's keys: %w", err)
 	}
 	defer func() { _ = dir.Close() }() // and the lock with it
-	if err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX); err != nil {
+	if err := lockfile.Block(dir); err != nil {
 		return fmt.Errorf("lock identity's keys: %w", err)
 	}
 	list, err := readRing(r.path)

@@ -10,9 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"aloft/internal/atomicfile"
+	"aloft/internal/lockfile"
 )
 
 // A claim keeps layers from being removed. It ends by itself: when a folder is
@@ -90,10 +89,8 @@ func (s *Store) pin(id string) (stack []Layer, unpin func(), err error) {
 		if err := s.writeClaim(name, c); err != nil {
 			return err
 		}
-		if f, err = os.Open(s.path("claims", name)); err != nil {
-			return err
-		}
-		return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		f, err = lockfile.Open(s.path("claims", name))
+		return err
 	})
 	if err != nil {
 		return nil, nil, err
@@ -149,16 +146,14 @@ func (c claim) lasts(path string) (bool, error) {
 
 // hasLock reports whether any process has a file or folder locked.
 func hasLock(path string) (bool, error) {
-	f, err := os.Open(path)
+	f, err := lockfile.Open(path)
+	if errors.Is(err, lockfile.ErrHeld) {
+		return true, nil
+	}
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = f.Close() }()
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return true, nil
-	}
-	return false, err
+	return false, f.Close()
 }
 
 // Collect removes the layers that are not needed and the leftovers of dead
@@ -261,10 +256,8 @@ func (s *Store) workDir() (dir string, done func(), err error) {
 		if dir, err = os.MkdirTemp(filepath.Join(s.dir, "work"), ""); err != nil {
 			return err
 		}
-		if f, err = os.Open(dir); err != nil {
-			return err
-		}
-		return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		f, err = lockfile.Open(dir)
+		return err
 	})
 	if err != nil {
 		return "", nil, err

@@ -44,6 +44,7 @@ import (
 	"aloft/internal/control/image/unpack"
 	"aloft/internal/control/trash"
 	"aloft/internal/fault"
+	"aloft/internal/lockfile"
 )
 
 // The kinds of layers, with which their ids start.
@@ -144,15 +145,10 @@ func (s *Store) locked(do func() error) error {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX)
-		if err == nil {
-			return do()
-		}
-		if !errors.Is(err, unix.EINTR) {
-			return fmt.Errorf("lock layers: %w", err)
-		}
+	if err := lockfile.Block(f); err != nil {
+		return fmt.Errorf("lock layers: %w", err)
 	}
+	return do()
 }
 
 // Layer returns the description of a complete layer. The error is a
