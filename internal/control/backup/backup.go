@@ -123,15 +123,12 @@ func openWork(dir string) (string, func() error, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", nil, err
 	}
-	f, err := os.Open(dir)
+	f, err := lockfile.Open(dir)
+	if errors.Is(err, lockfile.ErrHeld) {
+		err = fault.Conflict("another backup of this data folder is being made").Named("backup_running").Hint("wait until it is done")
+	}
 	if err != nil {
 		return "", nil, err
-	}
-	if err := lockfile.Exclusive(f, 0); err != nil {
-		if errors.Is(err, lockfile.ErrHeld) {
-			err = fault.Conflict("another backup of this data folder is being made").Named("backup_running").Hint("wait until it is done")
-		}
-		return "", nil, errors.Join(err, f.Close())
 	}
 	if err := empty(dir); err != nil {
 		return "", nil, errors.Join(err, f.Close())

@@ -57,10 +57,7 @@ func newTarget(data string) (_ *target, err error) {
 			err = errors.Join(err, t.close())
 		}
 	}()
-	if t.lock, err = os.Open(t.dir); err != nil {
-		return nil, err
-	}
-	if err = lockfile.Exclusive(t.lock, 0); err != nil {
+	if t.lock, err = lockfile.Open(t.dir); err != nil {
 		return nil, err
 	}
 	t.root, err = os.OpenRoot(t.dir)
@@ -75,12 +72,11 @@ func checkEmpty(data string) error {
 	if err != nil {
 		return err
 	}
-	if f, err := os.Open(filepath.Join(data, database+".lock")); err == nil {
-		err = lockfile.Exclusive(f, 0)
+	switch f, err := lockfile.Open(filepath.Join(data, database+".lock")); {
+	case err == nil:
 		_ = f.Close()
-		if errors.Is(err, lockfile.ErrHeld) {
-			return fault.Conflict("a server is using %s", data).Named("data_in_use").Hint("restore into another folder, or stop the server and move its folder away")
-		}
+	case errors.Is(err, lockfile.ErrHeld):
+		return fault.Conflict("a server is using %s", data).Named("data_in_use").Hint("restore into another folder, or stop the server and move its folder away")
 	}
 	return fault.Conflict("%s is not empty", data).Named("data_not_empty").Hint("move it away, or choose another folder with --data")
 }
@@ -106,14 +102,11 @@ func sweep(parent, prefix string) error {
 		return err
 	}
 	for _, dir := range left {
-		f, err := os.Open(dir)
+		f, err := lockfile.Open(dir)
 		if err != nil {
-			continue
+			continue // its restore is running, or it is gone
 		}
-		if lockfile.Exclusive(f, 0) == nil {
-			err = os.RemoveAll(dir)
-		}
-		if err := errors.Join(err, f.Close()); err != nil {
+		if err := errors.Join(os.RemoveAll(dir), f.Close()); err != nil {
 			return fmt.Errorf("remove what an interrupted restore left: %w", err)
 		}
 	}
