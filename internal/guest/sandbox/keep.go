@@ -24,7 +24,7 @@ func Keep(args []string) error {
 		kind, value, _ := strings.Cut(a, "=")
 		switch kind {
 		case "hold":
-			h = append(h, heldPlaceholder{value, 3 + len(h)})
+			h = append(h, heldPlaceholder{value, os.NewFile(uintptr(3+len(h)), value)})
 		case "late":
 			late = append(late, value)
 		case "known":

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"aloft/internal/lockfile"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -37,7 +39,7 @@ type heldPlaceholders []heldPlaceholder
 
 type heldPlaceholder struct {
 	path string
-	fd   int
+	lock *os.File
 }
 
 // errMoved says that the files changed while a plan was made.
@@ -95,17 +97,16 @@ func makePlaceholder(p Placeholder) error {
 }
 
 func (h *heldPlaceholders) take(name string) error {
-	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	lock, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return errMoved
 	}
-	var st unix.Stat_t
 	// Another sandbox may be removing it, or have removed it.
-	if unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB) != nil || unix.Fstat(fd, &st) != nil || st.Nlink == 0 {
-		_ = unix.Close(fd)
+	if lockfile.Shared(lock) != nil || !lockfile.IsAt(lock, name) {
+		_ = lock.Close()
 		return errMoved
 	}
-	*h = append(*h, heldPlaceholder{name, fd})
+	*h = append(*h, heldPlaceholder{name, lock})
 	return nil
 }
 
@@ -118,24 +119,24 @@ func (h heldPlaceholders) has(name string) bool {
 func (h heldPlaceholders) release() {
 	slices.SortFunc(h, func(a, b heldPlaceholder) int { return strings.Compare(b.path, a.path) })
 	for _, s := range h {
-		if unix.Flock(s.fd, unix.LOCK_EX|unix.LOCK_NB) == nil {
+		if lockfile.Exclusive(s.lock, 0) == nil {
 			s.remove()
 		}
-		_ = unix.Close(s.fd)
+		_ = s.lock.Close()
 	}
 }
 
 // remove removes a placeholder, unless its path names another file by now. It
 // keeps a folder that is in use and clears its mark.
 func (s heldPlaceholder) remove() {
-	var own, now unix.Stat_t
-	if unix.Fstat(s.fd, &own) != nil || unix.Lstat(s.path, &now) != nil || own.Ino != now.Ino || own.Dev != now.Dev || !isPlaceholder(&now) {
+	var now unix.Stat_t
+	if unix.Lstat(s.path, &now) != nil || !lockfile.IsAt(s.lock, s.path) || !isPlaceholder(&now) {
 		return
 	}
 	if now.Mode&unix.S_IFMT != unix.S_IFDIR {
 		_ = unix.Unlink(s.path)
 	} else if unix.Rmdir(s.path) == unix.ENOTEMPTY {
-		_ = unix.Fchmod(s.fd, now.Mode&0o777)
+		_ = unix.Fchmod(int(s.lock.Fd()), now.Mode&0o777)
 	}
 }
 

@@ -345,7 +345,7 @@ func (job Job) keep(r prepared) error {
 	var files []*os.File
 	for _, s := range r.holding {
 		args = append(args, "hold="+s.path)
-		files = append(files, os.NewFile(uintptr(s.fd), s.path))
+		files = append(files, s.lock)
 	}
 	for _, pattern := range r.layout.Late {
 		args = append(args, "late="+pattern)

@@ -23,7 +23,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
+
+	"aloft/internal/lockfile"
 )
 
 // Limits of one query.
@@ -180,7 +181,7 @@ func (x *Index) open() error {
 	if err != nil {
 		return fmt.Errorf("cannot create the search index (%w): use Grep", err)
 	}
-	if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+	if lockfile.Exclusive(lock, 0) != nil {
 		// Another process uses this index. Use a private one, which is removed
 		// on Close.
 		_ = lock.Close()
