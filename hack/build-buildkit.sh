@@ -7,20 +7,14 @@ version=v0.22.0
 hash=h1:aWN06w1YGSVN1XfeZbj2ZbgY+zi5xDAjEFI8Cy9fTjA=
 
 cd "$(dirname "$0")/.."
-. hack/go-module.sh
-out=$PWD/.bin
-stamp=$out/buildkit.built
+. hack/lib.sh
+begin BuildKit .bin/buildkit.built .bin/buildkitd .bin/buildctl
 
-if [ -x "$out/buildkitd" ] && [ -x "$out/buildctl" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$version $(go env GOARCH)" ]; then
-	echo "BuildKit $version is built: .bin/buildkitd, .bin/buildctl"
-	exit 0
-fi
 echo "BuildKit $version: fetching the module"
 fetch_module github.com/moby/buildkit "$version" "$hash"
 echo "BuildKit $version: building (about four minutes of CPU time)"
 go_build 0 -ldflags "-s -w -X github.com/moby/buildkit/version.Version=$version" -o "$work/" ./cmd/buildkitd ./cmd/buildctl
 
 "$work/buildctl" --version >/dev/null
-mv -f "$work/buildkitd" "$work/buildctl" "$out/"
-echo "$version $(go env GOARCH)" >"$stamp"
-echo "BuildKit $version: built .bin/buildkitd and .bin/buildctl"
+mv -f "$work/buildkitd" "$work/buildctl" .bin/
+finish

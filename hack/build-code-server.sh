@@ -11,6 +11,7 @@ version=4.100.3 # for Node 20
 sha512=abf161d833b10913610bf5a21bfeac02148a9e3ed90024d505a79e67ead68e897fff41426e5fea835967e5e719f7d8d871fa8cc59640c9670df98048a340e0a4
 
 cd "$(dirname "$0")/.."
+. hack/lib.sh
 out=$PWD/.bin/code-server
 stamp=$out/installed
 
@@ -18,9 +19,7 @@ if [ "$(cat "$stamp" 2>/dev/null)" = "$version" ]; then
 	echo "code-server $version is installed: .bin/code-server"
 	exit 0
 fi
-for program in npm node g++ make python3 rg; do
-	command -v "$program" >/dev/null || { echo "build-code-server: $program is missing: hack/deps.sh editor" >&2; exit 1; }
-done
+require editor npm node g++ make python3 rg
 case $(node --version) in
 v20.*) ;;
 *) echo "build-code-server: code-server $version needs Node 20, but this is $(node --version)" >&2; exit 1 ;;

@@ -8,17 +8,10 @@ version=v1.26.0
 hash=h1:fJP9dqLbzKrKWUVnCVTfVersZdVDuyJQLEDzCAOmKKA=
 
 cd "$(dirname "$0")/.."
-. hack/go-module.sh
-out=$PWD/.bin/gitea
-stamp=$out/built
-
-if [ -x "$out/gitea" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$version $(go env GOARCH)" ]; then
-	echo "Gitea $version is built: .bin/gitea"
-	exit 0
-fi
-for program in gcc git; do
-	command -v "$program" >/dev/null || { echo "build-gitea: $program is missing: hack/deps.sh build" >&2; exit 1; }
-done
+. hack/lib.sh
+out=.bin/gitea
+begin Gitea $out/built $out/gitea
+require build gcc git
 
 echo "Gitea $version: fetching the module"
 fetch_module code.gitea.io/gitea "$version" "$hash"
@@ -26,9 +19,8 @@ echo "Gitea $version: building (about seven minutes of CPU time)"
 go_build 1 -tags 'sqlite sqlite_unlock_notify' -ldflags "-s -w -X main.Version=${version#v}" -o "$work/gitea" .
 
 "$work/gitea" --version >/dev/null
-rm -rf "$out"
-mkdir -p "$out"
-mv "$work/gitea" "$out/gitea"
-cp -R "$work/src/options" "$work/src/templates" "$work/src/public" "$out/"
-echo "$version $(go env GOARCH)" >"$stamp"
-echo "Gitea $version: built .bin/gitea/gitea, $(wc -c <"$out/gitea") bytes"
+rm -rf $out
+mkdir -p $out
+mv "$work/gitea" $out/gitea
+cp -R "$work/src/options" "$work/src/templates" "$work/src/public" $out/
+finish

@@ -10,24 +10,13 @@ version=v1.5.2
 hash=h1:eUUowc2WJCnFYzI87C1WqRcu356Dk/wsoi90y+2wEfE=
 
 cd "$(dirname "$0")/.."
-. hack/go-module.sh
-arch=$(go env GOARCH)
-out=$PWD/.bin/runc
-[ "$arch" = "$(go env GOHOSTARCH)" ] || out=$out-$arch
-stamp=$out.built
-
-if [ -x "$out" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$version $arch" ]; then
-	echo "runc $version is built: ${out#"$PWD/"}"
-	exit 0
-fi
-for tool in "${CC:-cc}" pkg-config; do
-	command -v "$tool" >/dev/null || {
-		echo "build-runc: $tool is missing: apt-get install -y gcc pkg-config libseccomp-dev" >&2
-		exit 1
-	}
-done
+. hack/lib.sh
+out=.bin/runc
+[ "$(go env GOARCH)" = "$(go env GOHOSTARCH)" ] || out=$out-$(go env GOARCH)
+begin runc "$out.built" "$out"
+require build "${CC:-cc}" pkg-config
 pkg-config --exists libseccomp || {
-	echo "build-runc: libseccomp is missing: apt-get install -y libseccomp-dev" >&2
+	echo "build-runc: libseccomp is missing: hack/deps.sh build" >&2
 	exit 1
 }
 
@@ -41,5 +30,4 @@ go_build 1 \
 
 [ "$arch" != "$(go env GOHOSTARCH)" ] || "$work/runc" --version >/dev/null
 mv -f "$work/runc" "$out"
-echo "$version $arch" >"$stamp"
-echo "runc $version: built ${out#"$PWD/"}, $(wc -c <"$out") bytes"
+finish

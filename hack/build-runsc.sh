@@ -7,20 +7,13 @@ version=v0.0.0-20260905035102-160fafc42237
 hash=h1:AU5+CtCvnBnxdZRNcZt1NfSLqgkXZVT3N/u6u1aXg44=
 
 cd "$(dirname "$0")/.."
-. hack/go-module.sh
-out=$PWD/.bin/runsc
-stamp=$out.built
-
-if [ -x "$out" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$version $(go env GOARCH)" ]; then
-	echo "runsc $version is built: .bin/runsc"
-	exit 0
-fi
+. hack/lib.sh
+begin runsc .bin/runsc.built .bin/runsc
 
 echo "runsc $version: fetching and building (about three minutes of CPU time)"
 fetch_module gvisor.dev/gvisor "$version" "$hash"
 go_build 0 -ldflags "-s -w -X gvisor.dev/gvisor/runsc/version.version=$version" -o "$work/runsc" ./runsc
 
 "$work/runsc" --version >/dev/null
-mv -f "$work/runsc" "$out"
-echo "$version $(go env GOARCH)" >"$stamp"
-echo "runsc $version: built .bin/runsc, $(wc -c <"$out") bytes"
+mv -f "$work/runsc" .bin/runsc
+finish

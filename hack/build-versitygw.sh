@@ -7,20 +7,13 @@ version=v1.8.0
 hash=h1:au+wI+aybno/STsQiSm35Uu6Q6iK5MWReQxgO6SEMFc=
 
 cd "$(dirname "$0")/.."
-. hack/go-module.sh
-out=$PWD/.bin/versitygw
-stamp=$out.built
-
-if [ -x "$out" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$version $(go env GOARCH)" ]; then
-	echo "versitygw $version is built: .bin/versitygw"
-	exit 0
-fi
+. hack/lib.sh
+begin versitygw .bin/versitygw.built .bin/versitygw
 
 echo "versitygw $version: fetching and building (about a minute of CPU time)"
 fetch_module github.com/versity/versitygw "$version" "$hash"
 go_build 0 -ldflags "-s -w" -o "$work/versitygw" ./cmd/versitygw
 
 "$work/versitygw" --version >/dev/null
-mv -f "$work/versitygw" "$out"
-echo "$version $(go env GOARCH)" >"$stamp"
-echo "versitygw $version: built .bin/versitygw, $(wc -c <"$out") bytes"
+mv -f "$work/versitygw" .bin/versitygw
+finish
