@@ -74,6 +74,9 @@ func (n NewReview) Check() error {
 	return nil
 }
 
+// Text returns the body, of at most most bytes with the mark.
+func (n NewReview) Text(most int) string { return Cut(n.Body, most-len(n.Mark)-1) + "\n" + n.Mark }
+
 // Text returns the text of the comment with its mark and its suggestion, as a
 // block of code of the given kind, such as "suggestion".
 func (c LineComment) Text(kind string) string {
@@ -100,6 +103,15 @@ func marked(all []Comment, mark string) (Comment, bool) {
 		return Comment{}, false
 	}
 	return all[at], true
+}
+
+// CheckReview returns a fault for reviews that no host accepts, and the comment of the
+// review if an earlier call has posted it.
+func CheckReview(ctx context.Context, d Discussion, r Repo, number int, n NewReview) (c Comment, posted bool, err error) {
+	if err := n.Check(); err != nil {
+		return Comment{}, false, err
+	}
+	return Posted(ctx, d, r, number, n.Mark)
 }
 
 // Posted returns the comment with the mark, if the pull request has it.

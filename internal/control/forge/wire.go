@@ -120,6 +120,13 @@ func (w *Wire) Do(ctx context.Context, a Ask) error {
 	return err
 }
 
+// Fetch sends the request and returns the decoded response.
+func Fetch[T any](ctx context.Context, w *Wire, a Ask) (answer T, err error) {
+	a.Out = &answer
+	err = w.Do(ctx, a)
+	return answer, err
+}
+
 // Pages requests a list page by page, at most ten pages. It calls page with the
 // items of each until page returns true.
 func Pages[T any](ctx context.Context, w *Wire, a Ask, page func([]T) (enough bool)) error {

@@ -17,7 +17,7 @@ func (f *Forge) Examine(ctx context.Context, r forge.Repo) (forge.Grant, error) 
 	for _, need := range []struct {
 		scope string
 		path  []string
-	}{{"write:repository", path(r, "pulls")}, {"write:issue", path(r, "issues", "0", "comments")}} {
+	}{{"write:repository", forge.RESTPath(r, "pulls")}, {"write:issue", forge.RESTPath(r, "issues", "0", "comments")}} {
 		err := f.wire.Do(ctx, forge.Ask{Repo: r, Method: http.MethodPost, Path: need.path, In: struct{}{}})
 		switch code := fault.Of(err).Code; {
 		case code == forge.CodeDenied:

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
-	"strconv"
 
 	"aloft/internal/control/forge"
 )
@@ -21,7 +20,7 @@ const (
 
 // Forge is a Gitea host. Its methods are safe for concurrent use.
 type Forge struct {
-	forge.RESTIssues
+	forge.REST
 	wire   *forge.Wire
 	opener forge.Opener
 }
@@ -34,7 +33,7 @@ func New(o forge.Options) (*Forge, error) {
 		API: cmp.Or(o.API, "https://"+o.Host+"/api/v1"), Tokens: o.Tokens, Client: o.Client, Words: messageOf,
 		Headers: func(h http.Header, token string) { h.Set("Authorization", "token "+token) },
 	})
-	return &Forge{wire: w, RESTIssues: forge.RESTIssues{Wire: w, MaxBody: maxBody, UpdatesQuery: url.Values{"limit": {perPage}}}}, err
+	return &Forge{wire: w, REST: forge.REST{Wire: w, MaxBody: maxBody, UpdatesQuery: url.Values{"limit": {perPage}}}}, err
 }
 
 // messageOf parses {"message": "…", "url": "…/api/swagger"}.
@@ -44,21 +43,11 @@ func messageOf(body []byte) string {
 	return v.Message
 }
 
-func path(r forge.Repo, rest ...string) []string {
-	return append([]string{"repos", r.Owner(), r.Name()}, rest...)
-}
-
-// pullRequest returns a request about a pull request.
-func pullRequest(r forge.Repo, number int, rest ...string) forge.Ask {
-	return forge.Ask{Repo: r, Path: path(r, append([]string{"pulls", strconv.Itoa(number)}, rest...)...)}
-}
-
 type user struct{ Login string }
 
 type repository struct {
-	FullName      string `json:"full_name"`
-	DefaultBranch string `json:"default_branch"`
-	Archived      bool
+	FullName string `json:"full_name"`
+	Archived bool
 }
 
 type branch struct {
@@ -95,10 +84,7 @@ func (v pull) convert(r forge.Repo) forge.PullRequest {
 		p.State = forge.Open
 	}
 	if v.Head.Repo != nil {
-		p.HeadRepo = forge.Repo{Host: r.Host, Path: forge.Line(v.Head.Repo.FullName, 255)}
-		if v.Base.Repo != nil && v.Head.Repo.FullName == v.Base.Repo.FullName {
-			p.HeadRepo = r // even if the repository was renamed
-		}
+		p.HeadRepo = forge.HeadIn(r, v.Head.Repo.FullName, cmp.Or(v.Base.Repo, &repository{}).FullName)
 	}
 	return p
 }
@@ -108,7 +94,7 @@ func (f *Forge) Open(ctx context.Context, n forge.NewPullRequest) (forge.PullReq
 	return f.opener.Open(ctx, n,
 		func() ([]forge.PullRequest, error) { return f.find(ctx, n.Repo, n.Head, "open") },
 		func() (forge.PullRequest, error) {
-			return f.pull(ctx, forge.Ask{Repo: n.Repo, Method: http.MethodPost, Path: path(n.Repo, "pulls"), In: map[string]any{
+			return f.pull(ctx, forge.Ask{Repo: n.Repo, Method: http.MethodPost, Path: forge.RESTPath(n.Repo, "pulls"), In: map[string]any{
 				"title": forge.Marked(draft, n.Title, n.Draft, maxTitle), "body": forge.Cut(n.Body, maxBody), "head": n.Head, "base": n.Base,
 			}})
 		})
@@ -123,37 +109,26 @@ func (f *Forge) Update(ctx context.Context, r forge.Repo, number int, c forge.Ch
 	if err != nil {
 		return forge.PullRequest{}, err
 	}
-	in := map[string]any{}
-	if c.Title != nil {
-		in["title"] = forge.Marked(draft, *c.Title, p.Draft, maxTitle)
-	}
-	if c.Body != nil {
-		in["body"] = forge.Cut(*c.Body, maxBody)
-	}
+	in := c.Texts(func(title string) string { return forge.Marked(draft, title, p.Draft, maxTitle) }, "body", maxBody)
 	if c.State != nil && *c.State != p.State {
 		in["state"] = string(*c.State)
 	}
 	if len(in) == 0 {
 		return p, nil
 	}
-	a := pullRequest(r, number)
+	a := forge.RESTPull(r, number)
 	a.Method, a.In = http.MethodPatch, in
 	return f.pull(ctx, a)
 }
 
 // Get implements [forge.Forge].
 func (f *Forge) Get(ctx context.Context, r forge.Repo, number int) (forge.PullRequest, error) {
-	return f.pull(ctx, pullRequest(r, number))
+	return f.pull(ctx, forge.RESTPull(r, number))
 }
 
 // pull sends a request whose response is a pull request.
 func (f *Forge) pull(ctx context.Context, a forge.Ask) (forge.PullRequest, error) {
-	var v pull
-	a.Out = &v
-	if err := f.wire.Do(ctx, a); err != nil {
-		return forge.PullRequest{}, err
-	}
-	return v.convert(a.Repo), nil
+	return forge.FetchPull(ctx, f.wire, a, pull.convert)
 }
 
 // Find implements [forge.Forge]. Gitea cannot filter by head, so it searches
@@ -163,32 +138,6 @@ func (f *Forge) Find(ctx context.Context, r forge.Repo, head string) ([]forge.Pu
 }
 
 func (f *Forge) find(ctx context.Context, r forge.Repo, head, state string) ([]forge.PullRequest, error) {
-	var all []forge.PullRequest
 	// Newest first is Gitea's default order, and has no parameter.
-	err := forge.Pages(ctx, f.wire, forge.Ask{Repo: r, Path: path(r, "pulls"), Query: url.Values{"state": {state}, "limit": {perPage}}}, func(page []pull) bool {
-		for _, v := range page {
-			if p := v.convert(r); p.Head == head && p.HeadRepo == r {
-				all = append(all, p)
-			}
-		}
-		return len(all) >= forge.MaxFound
-	})
-	return all[:min(len(all), forge.MaxFound)], err
-}
-
-// DefaultBranch implements [forge.Forge].
-func (f *Forge) DefaultBranch(ctx context.Context, r forge.Repo) (string, error) {
-	var v repository
-	err := f.wire.Do(ctx, forge.Ask{Repo: r, Path: path(r), Out: &v})
-	return forge.Line(v.DefaultBranch, 255), err
-}
-
-// RequestReview implements [forge.Reviewing].
-func (f *Forge) RequestReview(ctx context.Context, r forge.Repo, number int, logins []string) error {
-	if len(logins) == 0 {
-		return nil
-	}
-	a := pullRequest(r, number, "requested_reviewers")
-	a.Method, a.In = http.MethodPost, map[string]any{"reviewers": logins}
-	return f.wire.Do(ctx, a)
+	return forge.FindPulls(ctx, f.wire, forge.Ask{Repo: r, Path: forge.RESTPath(r, "pulls"), Query: url.Values{"state": {state}, "limit": {perPage}}}, head, pull.convert)
 }

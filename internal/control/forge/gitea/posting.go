@@ -28,10 +28,7 @@ type newComment struct {
 // forge_refused, because its comments would be submitted, too. Gitea has no
 // comments on several lines: these are on the last line.
 func (f *Forge) PostReview(ctx context.Context, r forge.Repo, number int, n forge.NewReview) (forge.Comment, error) {
-	if err := n.Check(); err != nil {
-		return forge.Comment{}, err
-	}
-	if c, ok, err := forge.Posted(ctx, f, r, number, n.Mark); ok || err != nil {
+	if c, posted, err := forge.CheckReview(ctx, f, r, number, n); posted || err != nil {
 		return c, err
 	}
 	if err := f.dropPending(ctx, r, number, n); err != nil {
@@ -51,10 +48,7 @@ func (f *Forge) PostReview(ctx context.Context, r forge.Repo, number int, n forg
 		comments = append(comments, one)
 	}
 	var v review
-	a := pullRequest(r, number, "reviews")
-	a.Method, a.Out = http.MethodPost, &v
-	a.In = map[string]any{"commit_id": n.Commit, "event": "COMMENT", "body": forge.Cut(n.Body, maxBody-len(n.Mark)-1) + "\n" + n.Mark, "comments": comments}
-	err := f.wire.Do(ctx, a)
+	err := f.AddReview(ctx, r, number, n, comments, &v)
 	if !isInternal(err) {
 		return v.convert("review-"), err
 	}
@@ -80,7 +74,7 @@ func isInternal(err error) bool {
 // left, also if it has no comments yet.
 func (f *Forge) dropPending(ctx context.Context, r forge.Repo, number int, n forge.NewReview) error {
 	pending := int64(0) // Gitea shows only that of the token's user, of which there is at most one
-	a := pullRequest(r, number, "reviews")
+	a := forge.RESTPull(r, number, "reviews")
 	a.Query = url.Values{"limit": {perPage}}
 	err := forge.AllPages(ctx, f.wire, a, func(page []review) {
 		for _, v := range page {
@@ -93,7 +87,7 @@ func (f *Forge) dropPending(ctx context.Context, r forge.Repo, number int, n for
 		return err
 	}
 	var lines []comment
-	a = pullRequest(r, number, "reviews", strconv.FormatInt(pending, 10), "comments")
+	a = forge.RESTPull(r, number, "reviews", strconv.FormatInt(pending, 10), "comments")
 	a.Out = &lines
 	if err := f.wire.Do(ctx, a); err != nil {
 		return err
@@ -105,17 +99,7 @@ func (f *Forge) dropPending(ctx context.Context, r forge.Repo, number int, n for
 		return fault.Invalid("the token's user has a pending review of the pull request %d of %s", number, r).Named(forge.CodeRefused).
 			Hint("submit or delete it there, or give Aloft a token of a user of its own")
 	}
-	a = pullRequest(r, number, "reviews", strconv.FormatInt(pending, 10))
+	a = forge.RESTPull(r, number, "reviews", strconv.FormatInt(pending, 10))
 	a.Method = http.MethodDelete
 	return f.wire.Do(ctx, a)
-}
-
-// statusStates are the states of commit statuses.
-var statusStates = map[forge.CheckState]string{forge.Pending: "pending", forge.Success: "success", forge.Neutral: "success", forge.Failure: "failure"}
-
-// SetStatus implements [forge.Posting].
-func (f *Forge) SetStatus(ctx context.Context, r forge.Repo, commit string, s forge.Status) error {
-	return f.wire.Do(ctx, forge.Ask{Repo: r, Method: http.MethodPost, Path: path(r, "statuses", commit), In: map[string]any{
-		"state": statusStates[s.State], "context": s.Name, "description": s.Line(), "target_url": s.URL,
-	}})
 }

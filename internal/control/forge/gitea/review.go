@@ -26,7 +26,7 @@ var verdicts = map[string]forge.ReviewVerdict{
 
 // reviews returns the submitted reviews.
 func (f *Forge) reviews(ctx context.Context, r forge.Repo, number int) (all []review, err error) {
-	a := pullRequest(r, number, "reviews")
+	a := forge.RESTPull(r, number, "reviews")
 	a.Query = url.Values{"limit": {perPage}}
 	err = forge.Pages(ctx, f.wire, a, func(page []review) bool {
 		for _, v := range page {
@@ -79,7 +79,7 @@ func (f *Forge) Threads(ctx context.Context, r forge.Repo, number int) ([]forge.
 	var all []forge.Thread
 	for _, v := range found[max(len(found)-maxReviews, 0):] {
 		var lines []lineComment
-		a := pullRequest(r, number, "reviews", strconv.FormatInt(v.ID, 10), "comments")
+		a := forge.RESTPull(r, number, "reviews", strconv.FormatInt(v.ID, 10), "comments")
 		a.Out = &lines
 		if err := f.wire.Do(ctx, a); err != nil {
 			return nil, err
@@ -151,7 +151,7 @@ func (f *Forge) Resolve(ctx context.Context, r forge.Repo, number int, threadID 
 	if err := f.checkThread(ctx, r, number, threadID); err != nil {
 		return err
 	}
-	err := f.wire.Do(ctx, forge.Ask{Repo: r, Method: http.MethodPost, Path: path(r, "pulls", "comments", threadID, "resolve")})
+	err := f.wire.Do(ctx, forge.Ask{Repo: r, Method: http.MethodPost, Path: forge.RESTPath(r, "pulls", "comments", threadID, "resolve")})
 	if fault.Is(err, fault.KindNotFound) || fault.Of(err).Code == forge.CodeConflict { // no such path, or none for this method
 		return unsupported(r, "resolve a review thread", "comment on the pull request instead, and ask a reviewer to resolve it")
 	}
@@ -161,15 +161,8 @@ func (f *Forge) Resolve(ctx context.Context, r forge.Repo, number int, threadID 
 // MayWrite implements [forge.Access]. Gitea answers only administrators of the
 // repository.
 func (f *Forge) MayWrite(ctx context.Context, r forge.Repo, login string) (bool, error) {
-	var v struct{ Permission string }
-	err := f.wire.Do(ctx, forge.Ask{Repo: r, Path: path(r, "collaborators", login, "permission"), Out: &v})
-	if fault.Is(err, fault.KindNotFound) {
-		if _, err := f.DefaultBranch(ctx, r); err != nil {
-			return false, err // the repository is what cannot be found
-		}
-		return false, nil
-	}
-	return slices.Contains([]string{"write", "admin", "owner"}, v.Permission), err
+	p, err := f.Permission(ctx, r, login)
+	return slices.Contains([]string{"write", "admin", "owner"}, p), err
 }
 
 // jobPage matches the path of the page of a job of Actions.
@@ -200,12 +193,12 @@ func (f *Forge) Log(ctx context.Context, r forge.Repo, c forge.Check) ([]byte, e
 		RunID int64 `json:"run_id"`
 		Name  string
 	}
-	err := f.wire.Do(ctx, forge.Ask{Repo: r, Path: path(r, "actions", "jobs", id), Out: &job})
+	err := f.wire.Do(ctx, forge.Ask{Repo: r, Path: forge.RESTPath(r, "actions", "jobs", id), Out: &job})
 	if fault.Is(err, fault.KindNotFound) || err == nil && (strconv.FormatInt(job.RunID, 10) != run || !strings.Contains(c.Name, forge.Line(job.Name, 200))) {
 		return nil, forge.NoLog(r, c)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return f.wire.Tail(ctx, forge.Ask{Repo: r, Path: path(r, "actions", "jobs", id, "logs")})
+	return f.wire.Tail(ctx, forge.Ask{Repo: r, Path: forge.RESTPath(r, "actions", "jobs", id, "logs")})
 }

@@ -2,7 +2,6 @@ package gitea
 
 import (
 	"context"
-	"net/http"
 	"net/url"
 	"strconv"
 	"time"
@@ -43,7 +42,7 @@ func (f *Forge) Checks(ctx context.Context, r forge.Repo, commit string) ([]forg
 	var all []forge.Check
 	for page := 1; len(all) < 10*forge.MaxChecks; page++ { // more than any host has
 		var v struct{ Statuses []status }
-		err := f.wire.Do(ctx, forge.Ask{Repo: r, Path: path(r, "commits", commit, "status"), Out: &v,
+		err := f.wire.Do(ctx, forge.Ask{Repo: r, Path: forge.RESTPath(r, "commits", commit, "status"), Out: &v,
 			Query: url.Values{"page": {strconv.Itoa(page)}, "limit": {perPage}}})
 		if err != nil {
 			return nil, err
@@ -97,13 +96,13 @@ func (f *Forge) Comments(ctx context.Context, r forge.Repo, number int) ([]forge
 		return nil, err // an issue with this number would have comments too
 	}
 	var said []comment // Gitea returns all comments at once
-	if err := f.wire.Do(ctx, forge.Ask{Repo: r, Path: path(r, "issues", n, "comments"), Out: &said}); err != nil {
+	if err := f.wire.Do(ctx, forge.Ask{Repo: r, Path: forge.RESTPath(r, "issues", n, "comments"), Out: &said}); err != nil {
 		return nil, err
 	}
 	for _, v := range said {
 		all = append(all, v.convert(""))
 	}
-	a := pullRequest(r, number, "reviews")
+	a := forge.RESTPull(r, number, "reviews")
 	a.Query = url.Values{"limit": {perPage}}
 	err := forge.Pages(ctx, f.wire, a, func(page []comment) bool {
 		for _, v := range page {
@@ -124,7 +123,7 @@ func (f *Forge) Comments(ctx context.Context, r forge.Repo, number int) ([]forge
 	}
 	for _, review := range framed[max(len(framed)-maxReviews, 0):] {
 		var lines []comment
-		a := pullRequest(r, number, "reviews", strconv.FormatInt(review.ID, 10), "comments")
+		a := forge.RESTPull(r, number, "reviews", strconv.FormatInt(review.ID, 10), "comments")
 		a.Out = &lines
 		if err := f.wire.Do(ctx, a); err != nil {
 			return nil, err
@@ -134,21 +133,4 @@ func (f *Forge) Comments(ctx context.Context, r forge.Repo, number int) ([]forge
 		}
 	}
 	return forge.Newest(all), nil
-}
-
-// Comment implements [forge.Discussion].
-func (f *Forge) Comment(ctx context.Context, r forge.Repo, number int, body string) (forge.Comment, error) {
-	if err := forge.CheckComment(body); err != nil {
-		return forge.Comment{}, err
-	}
-	if _, err := f.Get(ctx, r, number); err != nil {
-		return forge.Comment{}, err // an issue with this number would accept it too
-	}
-	var v comment
-	err := f.wire.Do(ctx, forge.Ask{Repo: r, Method: http.MethodPost, Path: path(r, "issues", strconv.Itoa(number), "comments"),
-		In: map[string]any{"body": forge.Cut(body, maxBody)}, Out: &v})
-	if err != nil {
-		return forge.Comment{}, err
-	}
-	return v.convert(""), nil
 }

@@ -101,7 +101,7 @@ func (a *App) Token(ctx context.Context, r forge.Repo) (string, error) {
 	defer i.mu.Unlock()
 	if i.id == 0 {
 		var v struct{ ID int64 }
-		err := a.wire.Do(ctx, forge.Ask{Repo: r, Path: path(r, "installation"), Out: &v})
+		err := a.wire.Do(ctx, forge.Ask{Repo: r, Path: forge.RESTPath(r, "installation"), Out: &v})
 		if fault.Is(err, fault.KindNotFound) {
 			return "", fault.Denied("the GitHub App %s is not installed on %s", a.issuer, r).Named(forge.CodeNoToken).
 				Hint("install it on the repository, in the settings of the App")

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 
 	"aloft/internal/control/forge"
@@ -22,7 +21,7 @@ const (
 // Forge is a GitHub host, github.com unless the options name another. Its
 // methods are safe for concurrent use.
 type Forge struct {
-	forge.RESTIssues
+	forge.REST
 	wire   *forge.Wire
 	graph  *forge.Wire // GraphQL API
 	opener forge.Opener
@@ -38,7 +37,7 @@ func New(o forge.Options) (*Forge, error) {
 	}
 	o.API = graphQL(api(o))
 	g, err := wire(o)
-	return &Forge{wire: w, graph: g, RESTIssues: forge.RESTIssues{
+	return &Forge{wire: w, graph: g, REST: forge.REST{
 		Wire: w, MaxBody: maxBody, CommentsQuery: url.Values{"per_page": {perPage}},
 		UpdatesQuery: url.Values{"sort": {"updated"}, "direction": {"asc"}, "per_page": {perPage}},
 	}}, err
@@ -94,21 +93,11 @@ func messageOf(body []byte) string {
 	return strings.Join(said, ": ")
 }
 
-func path(r forge.Repo, rest ...string) []string {
-	return append([]string{"repos", r.Owner(), r.Name()}, rest...)
-}
-
-// pullRequest returns a request about a pull request.
-func pullRequest(r forge.Repo, number int, rest ...string) forge.Ask {
-	return forge.Ask{Repo: r, Path: path(r, append([]string{"pulls", strconv.Itoa(number)}, rest...)...)}
-}
-
 type user struct{ Login string }
 
 type repository struct {
-	FullName      string `json:"full_name"`
-	DefaultBranch string `json:"default_branch"`
-	Archived      bool
+	FullName string `json:"full_name"`
+	Archived bool
 }
 
 type pull struct {
@@ -143,10 +132,7 @@ func (v pull) convert(r forge.Repo) forge.PullRequest {
 		p.State = forge.Open
 	}
 	if v.Head.Repo != nil {
-		p.HeadRepo = forge.Repo{Host: r.Host, Path: forge.Line(v.Head.Repo.FullName, 255)}
-		if v.Head.Repo.FullName == v.Base.Repo.FullName {
-			p.HeadRepo = r // even if the repository was renamed
-		}
+		p.HeadRepo = forge.HeadIn(r, v.Head.Repo.FullName, v.Base.Repo.FullName)
 	}
 	return p
 }
@@ -156,7 +142,7 @@ func (f *Forge) Open(ctx context.Context, n forge.NewPullRequest) (forge.PullReq
 	return f.opener.Open(ctx, n,
 		func() ([]forge.PullRequest, error) { return f.find(ctx, n.Repo, n.Head, "open") },
 		func() (forge.PullRequest, error) {
-			return f.pull(ctx, forge.Ask{Repo: n.Repo, Method: http.MethodPost, Path: path(n.Repo, "pulls"), In: map[string]any{
+			return f.pull(ctx, forge.Ask{Repo: n.Repo, Method: http.MethodPost, Path: forge.RESTPath(n.Repo, "pulls"), In: map[string]any{
 				"title": forge.Line(n.Title, maxTitle), "body": forge.Cut(n.Body, maxBody), "head": n.Head, "base": n.Base, "draft": n.Draft,
 			}})
 		})
@@ -167,37 +153,26 @@ func (f *Forge) Update(ctx context.Context, r forge.Repo, number int, c forge.Ch
 	if err := c.Check(); err != nil {
 		return forge.PullRequest{}, err
 	}
-	in := map[string]any{}
-	if c.Title != nil {
-		in["title"] = forge.Line(*c.Title, maxTitle)
-	}
-	if c.Body != nil {
-		in["body"] = forge.Cut(*c.Body, maxBody)
-	}
+	in := c.Texts(func(title string) string { return forge.Line(title, maxTitle) }, "body", maxBody)
 	if c.State != nil {
 		in["state"] = string(*c.State)
 	}
 	if len(in) == 0 {
 		return f.Get(ctx, r, number)
 	}
-	a := pullRequest(r, number)
+	a := forge.RESTPull(r, number)
 	a.Method, a.In = http.MethodPatch, in
 	return f.pull(ctx, a)
 }
 
 // Get implements [forge.Forge].
 func (f *Forge) Get(ctx context.Context, r forge.Repo, number int) (forge.PullRequest, error) {
-	return f.pull(ctx, pullRequest(r, number))
+	return f.pull(ctx, forge.RESTPull(r, number))
 }
 
 // pull sends a request whose response is a pull request.
 func (f *Forge) pull(ctx context.Context, a forge.Ask) (forge.PullRequest, error) {
-	var v pull
-	a.Out = &v
-	if err := f.wire.Do(ctx, a); err != nil {
-		return forge.PullRequest{}, err
-	}
-	return v.convert(a.Repo), nil
+	return forge.FetchPull(ctx, f.wire, a, pull.convert)
 }
 
 // Find implements [forge.Forge].
@@ -206,35 +181,9 @@ func (f *Forge) Find(ctx context.Context, r forge.Repo, head string) ([]forge.Pu
 }
 
 func (f *Forge) find(ctx context.Context, r forge.Repo, head, state string) ([]forge.PullRequest, error) {
-	var all []forge.PullRequest
-	err := forge.Pages(ctx, f.wire, forge.Ask{Repo: r, Path: path(r, "pulls"), Query: url.Values{
+	// GitHub ignores a head filter that it cannot parse, and an owner may have forks of
+	// the repository.
+	return forge.FindPulls(ctx, f.wire, forge.Ask{Repo: r, Path: forge.RESTPath(r, "pulls"), Query: url.Values{
 		"head": {r.Owner() + ":" + head}, "state": {state}, "sort": {"created"}, "direction": {"desc"}, "per_page": {perPage},
-	}}, func(page []pull) bool {
-		for _, v := range page {
-			// GitHub ignores a head filter that it cannot parse, and an owner may
-			// have forks of the repository.
-			if p := v.convert(r); p.Head == head && p.HeadRepo == r {
-				all = append(all, p)
-			}
-		}
-		return len(all) >= forge.MaxFound
-	})
-	return all[:min(len(all), forge.MaxFound)], err
-}
-
-// DefaultBranch implements [forge.Forge].
-func (f *Forge) DefaultBranch(ctx context.Context, r forge.Repo) (string, error) {
-	var v repository
-	err := f.wire.Do(ctx, forge.Ask{Repo: r, Path: path(r), Out: &v})
-	return forge.Line(v.DefaultBranch, 255), err
-}
-
-// RequestReview implements [forge.Reviewing].
-func (f *Forge) RequestReview(ctx context.Context, r forge.Repo, number int, logins []string) error {
-	if len(logins) == 0 {
-		return nil
-	}
-	a := pullRequest(r, number, "requested_reviewers")
-	a.Method, a.In = http.MethodPost, map[string]any{"reviewers": logins}
-	return f.wire.Do(ctx, a)
+	}}, head, pull.convert)
 }

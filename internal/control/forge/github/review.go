@@ -160,7 +160,7 @@ var verdicts = map[string]forge.ReviewVerdict{
 // later ones are left out.
 func (f *Forge) Reviews(ctx context.Context, r forge.Repo, number int) ([]forge.Review, error) {
 	var all []forge.Review
-	a := pullRequest(r, number, "reviews")
+	a := forge.RESTPull(r, number, "reviews")
 	a.Query = url.Values{"per_page": {perPage}}
 	err := forge.Pages(ctx, f.wire, a, func(page []review) bool {
 		for _, v := range page {
@@ -176,15 +176,8 @@ func (f *Forge) Reviews(ctx context.Context, r forge.Repo, number int) ([]forge.
 
 // MayWrite implements [forge.Access].
 func (f *Forge) MayWrite(ctx context.Context, r forge.Repo, login string) (bool, error) {
-	var v struct{ Permission string }
-	err := f.wire.Do(ctx, forge.Ask{Repo: r, Path: path(r, "collaborators", login, "permission"), Out: &v})
-	if fault.Is(err, fault.KindNotFound) {
-		if _, err := f.DefaultBranch(ctx, r); err != nil {
-			return false, err // the repository is what cannot be found
-		}
-		return false, nil
-	}
-	return v.Permission == "admin" || v.Permission == "write", err
+	p, err := f.Permission(ctx, r, login)
+	return p == "admin" || p == "write", err
 }
 
 // Prefixes of [forge.Check.LogID].
@@ -208,14 +201,14 @@ func (v checkRun) logID() string {
 // text of the App's report.
 func (f *Forge) Log(ctx context.Context, r forge.Repo, c forge.Check) ([]byte, error) {
 	if id, ok := strings.CutPrefix(c.LogID, ofJob); ok {
-		return f.wire.Tail(ctx, forge.Ask{Repo: r, Path: path(r, "actions", "jobs", id, "logs")})
+		return f.wire.Tail(ctx, forge.Ask{Repo: r, Path: forge.RESTPath(r, "actions", "jobs", id, "logs")})
 	}
 	id, ok := strings.CutPrefix(c.LogID, ofRun)
 	if !ok {
 		return nil, forge.NoLog(r, c)
 	}
 	var v checkRun
-	if err := f.wire.Do(ctx, forge.Ask{Repo: r, Path: path(r, "check-runs", id), Out: &v}); err != nil {
+	if err := f.wire.Do(ctx, forge.Ask{Repo: r, Path: forge.RESTPath(r, "check-runs", id), Out: &v}); err != nil {
 		return nil, err
 	}
 	text := strings.TrimSpace(v.Output.Summary + "\n\n" + v.Output.Text)

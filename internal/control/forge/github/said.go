@@ -2,7 +2,6 @@ package github
 
 import (
 	"context"
-	"net/http"
 	"net/url"
 	"strconv"
 	"time"
@@ -50,13 +49,13 @@ func (f *Forge) Checks(ctx context.Context, r forge.Repo, commit string) ([]forg
 	var runs []checkRun
 	var statuses []status
 	err := forge.AllPages(ctx, f.wire, forge.Ask{
-		Repo: r, Path: path(r, "commits", commit, "check-runs"), Query: url.Values{"filter": {"latest"}, "per_page": {perPage}},
+		Repo: r, Path: forge.RESTPath(r, "commits", commit, "check-runs"), Query: url.Values{"filter": {"latest"}, "per_page": {perPage}},
 	}, func(p runsPage) { runs = append(runs, p.CheckRuns...) })
 	if err != nil {
 		return nil, err
 	}
 	err = forge.AllPages(ctx, f.wire, forge.Ask{
-		Repo: r, Path: path(r, "commits", commit, "status"), Query: url.Values{"per_page": {perPage}},
+		Repo: r, Path: forge.RESTPath(r, "commits", commit, "status"), Query: url.Values{"per_page": {perPage}},
 	}, func(p statusPage) { statuses = append(statuses, p.Statuses...) })
 	if err != nil {
 		return nil, err
@@ -110,9 +109,9 @@ func (f *Forge) Comments(ctx context.Context, r forge.Repo, number int) ([]forge
 		kind string
 		path []string
 	}{
-		{"", path(r, "issues", n, "comments")},
-		{"line-", path(r, "pulls", n, "comments")},
-		{"review-", path(r, "pulls", n, "reviews")},
+		{"", forge.RESTPath(r, "issues", n, "comments")},
+		{"line-", forge.RESTPath(r, "pulls", n, "comments")},
+		{"review-", forge.RESTPath(r, "pulls", n, "reviews")},
 	} {
 		err := forge.Pages(ctx, f.wire, forge.Ask{Repo: r, Path: from.path, Query: url.Values{"per_page": {perPage}}}, func(page []comment) bool {
 			for _, v := range page {
@@ -128,21 +127,4 @@ func (f *Forge) Comments(ctx context.Context, r forge.Repo, number int) ([]forge
 		}
 	}
 	return forge.Newest(all), nil
-}
-
-// Comment implements [forge.Discussion].
-func (f *Forge) Comment(ctx context.Context, r forge.Repo, number int, body string) (forge.Comment, error) {
-	if err := forge.CheckComment(body); err != nil {
-		return forge.Comment{}, err
-	}
-	if _, err := f.Get(ctx, r, number); err != nil {
-		return forge.Comment{}, err // an issue with this number would accept it too
-	}
-	var v comment
-	err := f.wire.Do(ctx, forge.Ask{Repo: r, Method: http.MethodPost, Path: path(r, "issues", strconv.Itoa(number), "comments"),
-		In: map[string]any{"body": forge.Cut(body, maxBody)}, Out: &v})
-	if err != nil {
-		return forge.Comment{}, err
-	}
-	return v.convert(""), nil
 }

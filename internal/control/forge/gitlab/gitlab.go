@@ -146,13 +146,7 @@ func (f *Forge) Update(ctx context.Context, r forge.Repo, number int, c forge.Ch
 	if err != nil {
 		return forge.PullRequest{}, err
 	}
-	in := map[string]any{}
-	if c.Title != nil {
-		in["title"] = forge.Marked(draft, *c.Title, p.Draft, maxTitle)
-	}
-	if c.Body != nil {
-		in["description"] = forge.Cut(*c.Body, maxBody)
-	}
+	in := c.Texts(func(title string) string { return forge.Marked(draft, title, p.Draft, maxTitle) }, "description", maxBody)
 	if c.State != nil && *c.State != p.State {
 		if p.State == forge.Merged {
 			return forge.PullRequest{}, fault.Conflict("%s!%d is merged, which cannot be undone", r.Path, number).Named(forge.CodeConflict)
@@ -176,9 +170,8 @@ func (f *Forge) Get(ctx context.Context, r forge.Repo, number int) (forge.PullRe
 
 // merge sends a request whose response is a merge request.
 func (f *Forge) merge(ctx context.Context, a forge.Ask) (forge.PullRequest, []user, error) {
-	var v mergeRequest
-	a.Out = &v
-	if err := f.wire.Do(ctx, a); err != nil {
+	v, err := forge.Fetch[mergeRequest](ctx, f.wire, a)
+	if err != nil {
 		return forge.PullRequest{}, nil, err
 	}
 	return v.convert(a.Repo), v.Reviewers, nil
@@ -190,27 +183,14 @@ func (f *Forge) Find(ctx context.Context, r forge.Repo, head string) ([]forge.Pu
 }
 
 func (f *Forge) find(ctx context.Context, r forge.Repo, head, state string) ([]forge.PullRequest, error) {
-	var all []forge.PullRequest
-	err := forge.Pages(ctx, f.wire, forge.Ask{Repo: r, Path: path(r, "merge_requests"), Query: url.Values{
+	return forge.FindPulls(ctx, f.wire, forge.Ask{Repo: r, Path: path(r, "merge_requests"), Query: url.Values{
 		"source_branch": {head}, "state": {state}, "order_by": {"created_at"}, "sort": {"desc"}, "per_page": {perPage},
-	}}, func(page []mergeRequest) bool {
-		for _, v := range page {
-			if p := v.convert(r); p.Head == head && p.HeadRepo == r { // forks may have a branch of the same name
-				all = append(all, p)
-			}
-		}
-		return len(all) >= forge.MaxFound
-	})
-	return all[:min(len(all), forge.MaxFound)], err
+	}}, head, mergeRequest.convert)
 }
 
 // DefaultBranch implements [forge.Forge].
 func (f *Forge) DefaultBranch(ctx context.Context, r forge.Repo) (string, error) {
-	var v struct {
-		DefaultBranch string `json:"default_branch"`
-	}
-	err := f.wire.Do(ctx, forge.Ask{Repo: r, Path: path(r), Out: &v})
-	return forge.Line(v.DefaultBranch, 255), err
+	return forge.FetchDefaultBranch(ctx, f.wire, forge.Ask{Repo: r, Path: path(r)})
 }
 
 // RequestReview implements [forge.Reviewing].

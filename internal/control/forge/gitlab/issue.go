@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"time"
 
@@ -39,19 +38,7 @@ func (f *Forge) IssueComments(ctx context.Context, r forge.Repo, number int) ([]
 	if err != nil {
 		return nil, err
 	}
-	var all []forge.Comment
-	a := issueAsk(r, number, "notes")
-	a.Query = url.Values{"sort": {"desc"}, "order_by": {"created_at"}, "per_page": {perPage}}
-	err = forge.Pages(ctx, f.wire, a, func(page []note) bool {
-		for _, v := range page {
-			if !v.System {
-				all = append(all, v.convert(of.URL))
-			}
-		}
-		return len(all) >= forge.MaxComments
-	})
-	slices.Reverse(all) // comments of the same time keep their order
-	return forge.Newest(all), err
+	return f.notes(ctx, issueAsk(r, number, "notes"), of.URL)
 }
 
 // CommentIssue implements [forge.Issues].
@@ -59,13 +46,7 @@ func (f *Forge) CommentIssue(ctx context.Context, r forge.Repo, number int, body
 	if err := forge.CheckComment(body); err != nil {
 		return forge.Comment{}, err
 	}
-	var v note
-	a := issueAsk(r, number, "notes")
-	a.Method, a.In, a.Out = http.MethodPost, map[string]any{"body": forge.Cut(body, maxBody)}, &v
-	if err := f.wire.Do(ctx, a); err != nil {
-		return forge.Comment{}, err
-	}
-	return v.convert(""), nil
+	return f.addNote(ctx, issueAsk(r, number, "notes"), "", body)
 }
 
 // EditComment implements [forge.Issues].

@@ -40,10 +40,7 @@ func (f *Forge) versionOf(ctx context.Context, r forge.Repo, number int, commit 
 // token. So each comment becomes a discussion, and the body a note after them. A
 // comment whose lines GitLab refuses becomes a discussion of no line.
 func (f *Forge) PostReview(ctx context.Context, r forge.Repo, number int, n forge.NewReview) (forge.Comment, error) {
-	if err := n.Check(); err != nil {
-		return forge.Comment{}, err
-	}
-	if c, ok, err := forge.Posted(ctx, f, r, number, n.Mark); ok || err != nil {
+	if c, posted, err := forge.CheckReview(ctx, f, r, number, n); posted || err != nil {
 		return c, err
 	}
 	at, err := f.versionOf(ctx, r, number, n.Commit)
@@ -62,7 +59,7 @@ func (f *Forge) PostReview(ctx context.Context, r forge.Repo, number int, n forg
 			return forge.Comment{}, err
 		}
 	}
-	return f.Comment(ctx, r, number, forge.Cut(n.Body, maxBody-len(n.Mark)-1)+"\n"+n.Mark)
+	return f.Comment(ctx, r, number, n.Text(maxBody))
 }
 
 // discussed returns the texts of all notes of a merge request.

@@ -75,13 +75,8 @@ func (f *Forge) Reply(ctx context.Context, r forge.Repo, number int, threadID, b
 	if err != nil {
 		return forge.Comment{}, err
 	}
-	var v note
-	a := mergeRequestAsk(r, number, "discussions", threadID, "notes")
-	a.Method, a.In, a.Out = http.MethodPost, map[string]any{"body": forge.Cut(body, maxBody)}, &v
-	if err := noThread(f.wire.Do(ctx, a), r, number, threadID); err != nil {
-		return forge.Comment{}, err
-	}
-	return v.convert(p.URL), nil
+	c, err := f.addNote(ctx, mergeRequestAsk(r, number, "discussions", threadID, "notes"), p.URL, body)
+	return c, noThread(err, r, number, threadID)
 }
 
 // Resolve implements [forge.Reviewed].

@@ -100,25 +100,41 @@ func (v note) convert(pull string) forge.Comment {
 	return c
 }
 
-// Comments implements [forge.Discussion].
-func (f *Forge) Comments(ctx context.Context, r forge.Repo, number int) ([]forge.Comment, error) {
-	p, err := f.Get(ctx, r, number)
-	if err != nil {
-		return nil, err
-	}
+// notes returns the newest notes of a list, with links to them on the page at url.
+func (f *Forge) notes(ctx context.Context, a forge.Ask, url string) ([]forge.Comment, error) {
 	var all []forge.Comment
-	a := mergeRequestAsk(r, number, "notes")
-	a.Query = url.Values{"sort": {"desc"}, "order_by": {"created_at"}, "per_page": {perPage}}
-	err = forge.Pages(ctx, f.wire, a, func(page []note) bool {
+	a.Query = newestFirst
+	err := forge.Pages(ctx, f.wire, a, func(page []note) bool {
 		for _, v := range page {
 			if !v.System {
-				all = append(all, v.convert(p.URL))
+				all = append(all, v.convert(url))
 			}
 		}
 		return len(all) >= forge.MaxComments
 	})
 	slices.Reverse(all) // comments of the same time keep their order
 	return forge.Newest(all), err
+}
+
+var newestFirst = url.Values{"sort": {"desc"}, "order_by": {"created_at"}, "per_page": {perPage}}
+
+// addNote adds a note, and returns it with a link to it on the page at url.
+func (f *Forge) addNote(ctx context.Context, a forge.Ask, url, body string) (forge.Comment, error) {
+	a.Method, a.In = http.MethodPost, map[string]any{"body": forge.Cut(body, maxBody)}
+	v, err := forge.Fetch[note](ctx, f.wire, a)
+	if err != nil {
+		return forge.Comment{}, err
+	}
+	return v.convert(url), nil
+}
+
+// Comments implements [forge.Discussion].
+func (f *Forge) Comments(ctx context.Context, r forge.Repo, number int) ([]forge.Comment, error) {
+	p, err := f.Get(ctx, r, number)
+	if err != nil {
+		return nil, err
+	}
+	return f.notes(ctx, mergeRequestAsk(r, number, "notes"), p.URL)
 }
 
 // Comment implements [forge.Discussion].
@@ -130,11 +146,5 @@ func (f *Forge) Comment(ctx context.Context, r forge.Repo, number int, body stri
 	if err != nil {
 		return forge.Comment{}, err
 	}
-	var v note
-	a := mergeRequestAsk(r, number, "notes")
-	a.Method, a.In, a.Out = http.MethodPost, map[string]any{"body": forge.Cut(body, maxBody)}, &v
-	if err := f.wire.Do(ctx, a); err != nil {
-		return forge.Comment{}, err
-	}
-	return v.convert(p.URL), nil
+	return f.addNote(ctx, mergeRequestAsk(r, number, "notes"), p.URL, body)
 }
