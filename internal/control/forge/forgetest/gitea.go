@@ -105,24 +105,12 @@ func gitea(s *Server) {
 		all := []map[string]any{} // not paginated
 		said, err := c.plain()
 		for _, v := range said {
-			all = append(all, giteaComment(v))
+			all = append(all, commentLikeGitHub(v))
 		}
 		return all, err
 	})
-	s.route("POST /repos/{owner}/{repo}/issues/{number}/comments", "", func(c *call) (any, error) {
-		v, err := decode[struct{ Body string }](c)
-		if err != nil {
-			return nil, err
-		}
-		said, err := c.say(v.Body)
-		return giteaComment(said), err
-	})
 	s.route("GET /repos/{owner}/{repo}/issues", "state type since before", func(c *call) (any, error) { return s.updatedLikeGitHub(c) })
-	s.route("GET /repos/{owner}/{repo}/issues/{number}", "", func(c *call) (any, error) { return s.issueLikeGitHub(c) })
-	s.route("PATCH /repos/{owner}/{repo}/issues/comments/{comment}", "", func(c *call) (any, error) {
-		said, err := c.edit()
-		return giteaComment(said), err
-	})
+	s.issuesLikeGitHub()
 	giteaReviews(s)
 }
 
@@ -141,8 +129,4 @@ func (s *Server) giteaPull(p forge.PullRequest) map[string]any {
 		v["state"] = "closed"
 	}
 	return v
-}
-
-func giteaComment(c forge.Comment) map[string]any {
-	return map[string]any{"id": atoi(c.ID), "user": map[string]any{"login": c.Author}, "body": c.Body, "created_at": c.CreatedAt, "html_url": c.URL}
 }

@@ -67,7 +67,7 @@ func giteaReviews(s *Server) {
 				if id != c.PathValue("review") {
 					continue
 				}
-				one := giteaComment(v)
+				one := commentLikeGitHub(v)
 				one["path"], one["position"], one["original_position"], one["pull_request_review_id"] = v.Path, v.Line, 0, atoi(id)
 				if t.OldSide {
 					one["position"], one["original_position"] = 0, v.Line

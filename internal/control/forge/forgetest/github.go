@@ -128,24 +128,12 @@ func gitHub(s *Server) {
 		said, err := c.plain()
 		all := []any{}
 		for _, v := range said {
-			all = append(all, gitHubComment(v))
+			all = append(all, commentLikeGitHub(v))
 		}
 		return all, err
 	})
-	s.route("POST /repos/{owner}/{repo}/issues/{number}/comments", "", func(c *call) (any, error) {
-		v, err := decode[struct{ Body string }](c)
-		if err != nil {
-			return nil, err
-		}
-		said, err := c.say(v.Body)
-		return gitHubComment(said), err
-	})
 	s.route("GET /repos/{owner}/{repo}/issues", "state sort direction since", func(c *call) (any, error) { return s.updatedLikeGitHub(c) })
-	s.route("GET /repos/{owner}/{repo}/issues/{number}", "", func(c *call) (any, error) { return s.issueLikeGitHub(c) })
-	s.route("PATCH /repos/{owner}/{repo}/issues/comments/{comment}", "", func(c *call) (any, error) {
-		said, err := c.edit()
-		return gitHubComment(said), err
-	})
+	s.issuesLikeGitHub()
 	gitHubReviews(s)
 }
 
@@ -184,8 +172,4 @@ func (s *Server) gitHubPull(p forge.PullRequest) map[string]any {
 		v["merged_at"] = "2026-01-02T03:04:05Z"
 	}
 	return v
-}
-
-func gitHubComment(c forge.Comment) any {
-	return map[string]any{"id": atoi(c.ID), "user": map[string]any{"login": c.Author}, "body": c.Body, "created_at": c.CreatedAt, "html_url": c.URL}
 }

@@ -28,7 +28,7 @@ func gitHubReviews(s *Server) {
 		all := []any{}
 		for _, t := range threads {
 			for _, v := range t.Comments {
-				one := gitHubComment(v).(map[string]any)
+				one := commentLikeGitHub(v)
 				one["path"], one["line"] = v.Path, v.Line
 				all = append(all, one)
 			}

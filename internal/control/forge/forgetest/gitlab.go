@@ -1,6 +1,7 @@
 package forgetest
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strconv"
@@ -163,26 +164,37 @@ func gitLab(s *Server) {
 	s.route("GET /projects/{id}/merge_requests/{number}/notes", "sort order_by", func(c *call) (any, error) {
 		said, err := s.Fake.Comments(c.Context(), c.repo, c.number)
 		said = slices.DeleteFunc(said, func(v forge.Comment) bool { return v.Body == "" })
-		all := []any{}
-		for _, v := range said {
-			all = append(all, gitLabNote(v))
-		}
-		all = append(all, map[string]any{"id": 900, "author": map[string]any{"username": "ada"}, "body": "changed the title", "system": true, "created_at": "2026-01-02T03:04:05.678Z"})
-		if c.URL.Query().Get("sort") != "asc" {
-			slices.Reverse(all)
-		}
-		return all, err
+		return c.gitLabNotes(said, "changed the title"), err
 	})
 	s.route("POST /projects/{id}/merge_requests/{number}/notes", "", func(c *call) (any, error) {
-		v, err := decode[struct{ Body string }](c)
-		if err != nil {
-			return nil, err
-		}
-		said, err := s.Fake.Comment(c.Context(), c.repo, c.number, v.Body)
-		return gitLabNote(said), err
+		return c.addGitLabNote(s.Fake.Comment)
 	})
 	gitLabIssues(s)
 	gitLabReviews(s)
+}
+
+// gitLabNotes returns the comments and a note of the host, in the order that the call asks
+// for.
+func (c *call) gitLabNotes(said []forge.Comment, system string) []any {
+	all := []any{}
+	for _, v := range said {
+		all = append(all, gitLabNote(v))
+	}
+	all = append(all, map[string]any{"id": 900, "author": map[string]any{"username": "ada"}, "body": system, "system": true, "created_at": "2026-01-02T03:04:05.678Z"})
+	if c.URL.Query().Get("sort") != "asc" {
+		slices.Reverse(all)
+	}
+	return all
+}
+
+// addGitLabNote adds the call's text as a comment.
+func (c *call) addGitLabNote(say func(ctx context.Context, r forge.Repo, number int, body string) (forge.Comment, error)) (any, error) {
+	v, err := decode[struct{ Body string }](c)
+	if err != nil {
+		return nil, err
+	}
+	said, err := say(c.Context(), c.repo, c.number, v.Body)
+	return gitLabNote(said), err
 }
 
 func gitLabTitle(title string) (string, bool) {

@@ -3,7 +3,6 @@ package forgetest
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -73,6 +72,28 @@ func (s *Server) topics(c *call) map[forge.Topic][]forge.Comment {
 // firstIssue is the fake's number of the first issue.
 const firstIssue = 1001
 
+// issuesLikeGitHub adds the routes that GitHub and Gitea have in common: an issue, and the
+// comments on issues and pull requests.
+func (s *Server) issuesLikeGitHub() {
+	s.route("GET /repos/{owner}/{repo}/issues/{number}", "", func(c *call) (any, error) { return s.issueLikeGitHub(c) })
+	s.route("POST /repos/{owner}/{repo}/issues/{number}/comments", "", func(c *call) (any, error) {
+		v, err := decode[struct{ Body string }](c)
+		if err != nil {
+			return nil, err
+		}
+		said, err := c.say(v.Body)
+		return commentLikeGitHub(said), err
+	})
+	s.route("PATCH /repos/{owner}/{repo}/issues/comments/{comment}", "", func(c *call) (any, error) {
+		said, err := c.edit()
+		return commentLikeGitHub(said), err
+	})
+}
+
+func commentLikeGitHub(c forge.Comment) map[string]any {
+	return map[string]any{"id": atoi(c.ID), "user": map[string]any{"login": c.Author}, "body": c.Body, "created_at": c.CreatedAt, "html_url": c.URL}
+}
+
 // issueLikeGitHub returns an issue, or a pull request as an issue.
 func (s *Server) issueLikeGitHub(c *call) (any, error) {
 	if !c.onIssue() {
@@ -129,23 +150,10 @@ func gitLabIssues(s *Server) {
 	})
 	s.route("GET /projects/{id}/issues/{number}/notes", "sort order_by", func(c *call) (any, error) {
 		said, err := s.Fake.IssueComments(c.Context(), c.repo, c.number)
-		all := []any{}
-		for _, v := range said {
-			all = append(all, gitLabNote(v))
-		}
-		all = append(all, map[string]any{"id": 900, "author": map[string]any{"username": "ada"}, "body": "assigned to @ada", "system": true, "created_at": "2026-01-02T03:04:05.678Z"})
-		if c.URL.Query().Get("sort") != "asc" {
-			slices.Reverse(all)
-		}
-		return all, err
+		return c.gitLabNotes(said, "assigned to @ada"), err
 	})
 	s.route("POST /projects/{id}/issues/{number}/notes", "", func(c *call) (any, error) {
-		v, err := decode[struct{ Body string }](c)
-		if err != nil {
-			return nil, err
-		}
-		said, err := s.Fake.CommentIssue(c.Context(), c.repo, c.number, v.Body)
-		return gitLabNote(said), err
+		return c.addGitLabNote(s.Fake.CommentIssue)
 	})
 	edit := func(issue bool) func(c *call) (any, error) {
 		return func(c *call) (any, error) {
@@ -175,6 +183,9 @@ func issues(t *testing.T, h Host) {
 	c, err := f.CommentIssue(t.Context(), h.Repo, n, "Working.")
 	if err != nil || c.ID == "" || c.Body != "Working." || c.Author == "" || c.Author == v.Author || c.CreatedAt.IsZero() {
 		t.Fatalf("said %+v, %v", c, err)
+	}
+	if c, err := h.Forge.(forge.Discussion).Comment(t.Context(), h.Repo, n, "x"); !fault.Is(err, fault.KindNotFound) {
+		t.Errorf("an issue as a pull request: said %+v, %v", c, err)
 	}
 	if err := f.EditComment(t.Context(), h.Repo, forge.Topic{Number: n, Issue: true}, c.ID, "Done."); err != nil {
 		t.Error(err)

@@ -78,6 +78,13 @@ func (c *call) status() (any, error) {
 	return map[string]any{"id": 1, "state": v.State, "context": v.Context}, nil
 }
 
+// reviewLikeGitHub returns a posted review in the form that GitHub and Gitea have in
+// common.
+func reviewLikeGitHub(said forge.Comment, commit, state string) map[string]any {
+	return map[string]any{"id": atoi(said.ID), "user": map[string]any{"login": said.Author}, "body": said.Body, "state": state,
+		"commit_id": commit, "submitted_at": said.CreatedAt, "html_url": said.URL}
+}
+
 func gitHubPosting(s *Server) {
 	s.route("POST /repos/{owner}/{repo}/statuses/{sha}", "", (*call).status)
 	s.route("POST /repos/{owner}/{repo}/pulls/{number}/reviews", "", func(c *call) (any, error) {
@@ -126,8 +133,7 @@ func gitHubPosting(s *Server) {
 			panic(http.ErrAbortHandler)
 		}
 		said, err := s.Fake.AddReview(c.repo, c.number, v.CommitID, v.Body, comments)
-		return map[string]any{"id": atoi(said.ID), "user": map[string]any{"login": said.Author}, "body": said.Body, "state": "COMMENTED",
-			"commit_id": v.CommitID, "submitted_at": said.CreatedAt, "html_url": said.URL}, err
+		return reviewLikeGitHub(said, v.CommitID, "COMMENTED"), err
 	})
 }
 
@@ -182,8 +188,9 @@ func giteaPosting(s *Server) {
 		delete(s.pending, c.number)
 		s.empty = false
 		s.mu.Unlock()
-		return map[string]any{"id": atoi(said.ID), "user": map[string]any{"login": said.Author}, "body": said.Body, "state": "COMMENT",
-			"commit_id": v.CommitID, "submitted_at": said.CreatedAt, "html_url": said.URL, "comments_count": len(v.Comments)}, err
+		review := reviewLikeGitHub(said, v.CommitID, "COMMENT")
+		review["comments_count"] = len(v.Comments)
+		return review, err
 	})
 	s.route("DELETE /repos/{owner}/{repo}/pulls/{number}/reviews/{review}", "", func(c *call) (any, error) {
 		s.mu.Lock()
