@@ -5,23 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strconv"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"aloft/internal/cli"
-	"aloft/internal/cli/command"
 	"aloft/internal/control/hostd"
-	"aloft/internal/redact"
 	"aloft/internal/server"
 	"aloft/internal/server/unprivileged"
 )
@@ -46,10 +42,7 @@ func (c serving) hostDaemon(u unprivileged.User) (*hostd.Daemon, io.Closer, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	var secrets atomic.Pointer[redact.Redactor]
-	secrets.Store(redact.New(config.SecretValues()))
-	log := redact.NewLive(c.log, secrets.Load)
-	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: c.level}))
+	logger, setSecrets, log := c.newLogger(config)
 	return hostd.New(hostd.Config{
 		User: u.ID, Logger: logger,
 		Load: func() (text []byte, files map[string][]byte, err error) {
@@ -64,7 +57,7 @@ func (c serving) hostDaemon(u unprivileged.User) (*hostd.Daemon, io.Closer, erro
 			if err != nil {
 				return nil, err
 			}
-			secrets.Store(redact.New(config.SecretValues()))
+			setSecrets(config.SecretValues())
 			return server.OpenHost(c.options, config, u.ID, logger)
 		},
 	}), log, nil
@@ -76,8 +69,8 @@ func serveAsUser(ctx context.Context, c serving, u unprivileged.User) (err error
 	if _, err := server.LoadConfig(c.file, c.getenv); err != nil { // its errors come first
 		return err
 	}
-	if err := unprivileged.GiveData(c.options.Data, u); err != nil {
-		return fmt.Errorf("data folder: %w", err)
+	if err := c.giveData(u); err != nil {
+		return err
 	}
 	lock, err := unprivileged.Lock(c.options.Data, func() {
 		fmt.Fprintf(c.log, "waiting for another server on %s to end\n", c.options.Data)
@@ -166,8 +159,7 @@ func exitOf(err error) error {
 // newHostDaemonCommand returns the command that runs only the host-daemon, for a server
 // that the service manager starts as its own user.
 func newHostDaemonCommand(a *app) *cobra.Command {
-	o := server.Options{Data: command.DataDir(a.Getenv), Embedded: a.Embedded, Version: version}
-	configFile := a.Getenv("ALOFT_CONFIG")
+	c := a.newServing()
 	var userName, socket string
 	cmd := &cobra.Command{
 		Use:   "host-daemon",
@@ -184,12 +176,10 @@ packages of Aloft, systemd starts both. Without them, aloft serve starts its own
 			if err != nil {
 				return err
 			}
-			c := serving{options: o, file: configFile, level: slog.LevelInfo, getenv: a.Getenv, log: a.Stderr}
 			return c.runHostDaemon(cmd.Context(), u, socket)
 		},
 	}
-	cmd.Flags().StringVar(&configFile, "config", configFile, "configuration `file` of the server (ALOFT_CONFIG)")
-	cmd.Flags().StringVar(&o.Data, "data", o.Data, "data `folder` of the server (ALOFT_DATA)")
+	c.addFlags(cmd)
 	cmd.Flags().StringVar(&userName, "user", "", "`name` of the server's user (default "+unprivileged.UserName+")")
 	cmd.Flags().StringVar(&socket, "socket", "/run/aloft/host-daemon.sock", "`path` of the socket to listen on")
 	return cmd
@@ -200,7 +190,7 @@ func (c serving) runHostDaemon(ctx context.Context, u unprivileged.User, socket 
 	if os.Geteuid() != 0 {
 		return &cli.Problem{Exit: cli.Failure, Code: "not_root", Message: "the host-daemon must run as root", Hint: "use sudo -E aloft host-daemon"}
 	}
-	if c.options.Data, err = filepath.Abs(c.options.Data); err != nil {
+	if err := c.completeData(); err != nil {
 		return err
 	}
 	daemon, log, err := c.hostDaemon(u)
@@ -208,8 +198,8 @@ func (c serving) runHostDaemon(ctx context.Context, u unprivileged.User, socket 
 		return err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
-	if err := unprivileged.GiveData(c.options.Data, u); err != nil {
-		return fmt.Errorf("data folder: %w", err)
+	if err := c.giveData(u); err != nil {
+		return err
 	}
 	l, err := c.listenHostDaemon(u, socket)
 	if err != nil {

@@ -25,15 +25,10 @@ import (
 )
 
 func newServeCommand(a *app) *cobra.Command {
-	o := server.Options{
-		Data:     command.DataDir(a.Getenv),
-		Listen:   cmp.Or(a.Getenv("ALOFT_LISTEN"), "127.0.0.1:8080"),
-		Embedded: a.Embedded,
-		Version:  version,
-	}
-	configFile := a.Getenv("ALOFT_CONFIG")
+	c := a.newServing()
+	c.options.Listen = cmp.Or(a.Getenv("ALOFT_LISTEN"), "127.0.0.1:8080")
 	var verbose, example bool
-	var address, userName string // of the database; of the server's user
+	var userName string
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server",
@@ -52,16 +47,12 @@ start. SIGHUP makes it read its configuration again.`,
 				_, err := io.WriteString(cmd.OutOrStdout(), server.ExampleConfig)
 				return err
 			}
-			level := slog.LevelInfo
 			if verbose {
-				level = slog.LevelDebug
+				c.level = slog.LevelDebug
 			}
-			c := serving{
-				options: o, file: configFile, store: address, level: level, getenv: a.Getenv, out: cmd.OutOrStdout(), log: a.Stderr,
-			}
-			var err error
-			if c.options.Data, err = filepath.Abs(o.Data); err != nil {
-				return fmt.Errorf("data folder: %w", err)
+			c.out = cmd.OutOrStdout()
+			if err := c.completeData(); err != nil {
+				return err
 			}
 			if c.hostDaemonAt = a.Getenv(hostDaemonVariable); c.hostDaemonAt != "" || !a.standalone || os.Geteuid() != 0 {
 				return serve(cmd.Context(), c)
@@ -71,18 +62,17 @@ start. SIGHUP makes it read its configuration again.`,
 				return err
 			}
 			if u.ID == 0 {
-				if err := unprivileged.GiveData(c.options.Data, u); err != nil {
-					return fmt.Errorf("data folder: %w", err)
+				if err := c.giveData(u); err != nil {
+					return err
 				}
 				return serve(cmd.Context(), c)
 			}
 			return serveAsUser(cmd.Context(), c, u)
 		},
 	}
-	cmd.Flags().StringVar(&configFile, "config", configFile, "configuration `file` (ALOFT_CONFIG)")
-	cmd.Flags().StringVar(&o.Data, "data", o.Data, "data `folder` (ALOFT_DATA)")
-	cmd.Flags().StringVar(&address, "store", "", "`address` of a PostgreSQL database to use instead of a file in the data folder (ALOFT_STORE; use that for an address with a password)")
-	cmd.Flags().StringVar(&o.Listen, "listen", o.Listen, "`address` to listen on; port 0 picks a free one (ALOFT_LISTEN)")
+	c.addFlags(cmd)
+	cmd.Flags().StringVar(&c.store, "store", "", "`address` of a PostgreSQL database to use instead of a file in the data folder (ALOFT_STORE; use that for an address with a password)")
+	cmd.Flags().StringVar(&c.options.Listen, "listen", c.options.Listen, "`address` to listen on; port 0 picks a free one (ALOFT_LISTEN)")
 	cmd.Flags().StringVar(&userName, "user", "", "`name` of the user that the server runs as if root starts it; with root, it keeps the rights of root (default "+unprivileged.UserName+" if it exists)")
 	cmd.Flags().BoolVar(&example, "example", false, "print an example configuration and exit")
 	cmd.Flags().BoolVar(&verbose, "verbose", false, "log debug messages")
@@ -97,6 +87,46 @@ type serving struct {
 	level        slog.Level
 	getenv       func(string) string
 	out, log     io.Writer
+}
+
+// newServing returns the settings of the environment.
+func (a *app) newServing() serving {
+	return serving{
+		options: server.Options{Data: command.DataDir(a.Getenv), Embedded: a.Embedded, Version: version},
+		file:    a.Getenv("ALOFT_CONFIG"), level: slog.LevelInfo, getenv: a.Getenv, log: a.Stderr,
+	}
+}
+
+// addFlags adds the flags that the server and the host-daemon have in common.
+func (c *serving) addFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.file, "config", c.file, "configuration `file` of the server (ALOFT_CONFIG)")
+	cmd.Flags().StringVar(&c.options.Data, "data", c.options.Data, "data `folder` of the server (ALOFT_DATA)")
+}
+
+// completeData makes the path of the data folder absolute.
+func (c *serving) completeData() (err error) {
+	if c.options.Data, err = filepath.Abs(c.options.Data); err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	return nil
+}
+
+// giveData makes the user the owner of the data folder.
+func (c serving) giveData(u unprivileged.User) error {
+	if err := unprivileged.GiveData(c.options.Data, u); err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	return nil
+}
+
+// newLogger returns a logger that redacts the configuration's secrets, and the function
+// that replaces these. The caller must close log.
+func (c serving) newLogger(config server.Config) (logger *slog.Logger, setSecrets func(map[string]string), log io.Closer) {
+	var secrets atomic.Pointer[redact.Redactor]
+	setSecrets = func(values map[string]string) { secrets.Store(redact.New(values)) }
+	setSecrets(config.SecretValues())
+	live := redact.NewLive(c.log, secrets.Load)
+	return slog.New(slog.NewTextHandler(live, &slog.HandlerOptions{Level: c.level})), setSecrets, live
 }
 
 // serve runs a server until ctx is done. After a reload, and after SIGHUP, it
@@ -114,12 +144,9 @@ func serve(ctx context.Context, c serving) (err error) {
 	if err != nil {
 		return err
 	}
-	var secrets atomic.Pointer[redact.Redactor]
-	c.options.Secrets = func(values map[string]string) { secrets.Store(redact.New(values)) }
-	c.options.Secrets(config.SecretValues())
-	log := redact.NewLive(c.log, secrets.Load)
+	logger, setSecrets, log := c.newLogger(config)
 	defer func() { err = errors.Join(err, log.Close()) }()
-	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: c.level}))
+	c.options.Secrets = setSecrets
 
 	hangUp := make(chan os.Signal, 1)
 	signal.Notify(hangUp, syscall.SIGHUP)
