@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"aloft/internal/fault"
+	"aloft/internal/lockfile"
 )
 
 func TestNames(t *testing.T) {
@@ -181,11 +182,11 @@ func TestManyAtOnceAndSweep(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	lock, err := lockDir(alive)
+	lock, err := lockfile.Open(alive)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = os.NewFile(uintptr(lock), "lock").Close() }()
+	defer func() { _ = lock.Close() }()
 	if _, err := Open(s.dir, Options{}); err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package image
 
 import (
-	"aloft/internal/control/trash"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,6 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"aloft/internal/control/trash"
+	"aloft/internal/lockfile"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -23,7 +25,7 @@ func (s *Store) layerDir(key string) string { return filepath.Join(s.dir, "layer
 
 // heldLayer is a layer that this process protects from removal.
 type heldLayer struct {
-	fd   int       // descriptor that holds the lock
+	lock *os.File
 	last time.Time // when it was last handed out
 }
 
@@ -36,7 +38,7 @@ func (s *Store) letGo(key string, unused time.Duration) {
 	s.holding.Lock()
 	defer s.holding.Unlock()
 	if h, ok := s.held[key]; ok && strings.HasPrefix(key, layerKey("")) && time.Since(h.last) > max(unused, leastUnused) {
-		_ = unix.Close(h.fd)
+		_ = h.lock.Close()
 		delete(s.held, key)
 	}
 }
@@ -47,26 +49,20 @@ func (s *Store) protectLayer(key string) bool {
 	s.holding.Lock()
 	defer s.holding.Unlock()
 	if h, ok := s.held[key]; ok {
-		s.held[key] = heldLayer{h.fd, time.Now()}
+		s.held[key] = heldLayer{h.lock, time.Now()}
 		return true
 	}
-	fd, err := unix.Open(s.layerDir(key), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	lock, err := os.OpenFile(s.layerDir(key), os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return false
 	}
 	// A process that holds the exclusive lock is about to remove the layer.
-	if unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB) != nil || !isAt(fd, s.layerDir(key)) {
-		_ = unix.Close(fd)
+	if lockfile.Shared(lock) != nil || !lockfile.IsAt(lock, s.layerDir(key)) {
+		_ = lock.Close()
 		return false
 	}
-	s.held[key] = heldLayer{fd, time.Now()}
+	s.held[key] = heldLayer{lock, time.Now()}
 	return true
-}
-
-// isAt reports whether an open file is still the one at path.
-func isAt(fd int, path string) bool {
-	var a, b unix.Stat_t
-	return unix.Fstat(fd, &a) == nil && unix.Lstat(path, &b) == nil && a.Dev == b.Dev && a.Ino == b.Ino
 }
 
 // layer returns the directory of the layer key. If it does not exist, fill
@@ -94,12 +90,12 @@ func (s *Store) makeLayer(ctx context.Context, key string, fill func(ctx context
 		return err
 	}
 	// The lock tells sweep, in any process, that the folder is in use.
-	lock, err := lockDir(work)
+	lock, err := lockfile.Open(work)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = unix.Close(lock) }()
-	defer func() { _ = trash.RemoveAll(work) }() // after the rename it no longer exists
+	defer func() { _ = errors.Join(lockfile.Unlock(lock), lock.Close()) }() // the caller takes a shared lock next
+	defer func() { _ = trash.RemoveAll(work) }()                            // after the rename it no longer exists
 	if err := os.Chmod(work, 0o755); err != nil {
 		return err
 	}
@@ -170,29 +166,15 @@ func (s *Store) sweep() error {
 			continue
 		}
 		path := filepath.Join(s.dir, "layers", e.Name())
-		lock, err := lockDir(path)
+		lock, err := lockfile.Open(path)
 		if err != nil {
 			continue // another process is writing or removing it
 		}
 		err = trash.RemoveAll(path)
-		_ = unix.Close(lock)
+		_ = lock.Close()
 		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// lockDir locks a directory without waiting, and returns the descriptor that
-// holds the lock. The kernel releases it when the process ends.
-func lockDir(path string) (int, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return -1, err
-	}
-	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		_ = unix.Close(fd)
-		return -1, err
-	}
-	return fd, nil
 }

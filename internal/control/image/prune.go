@@ -1,7 +1,6 @@
 package image
 
 import (
-	"aloft/internal/control/trash"
 	"context"
 	"io/fs"
 	"os"
@@ -9,6 +8,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"aloft/internal/control/trash"
+	"aloft/internal/lockfile"
 
 	"golang.org/x/sys/unix"
 )
@@ -109,11 +111,11 @@ func (s *Store) isKept(name string, keep []string) bool {
 // removeLayer removes a layer that no process holds. It renames the layer
 // first, so that an interrupted removal leaves no half-removed layer.
 func (s *Store) removeLayer(key string) (bytes int64, removed bool, err error) {
-	lock, err := lockDir(s.layerDir(key))
+	lock, err := lockfile.Open(s.layerDir(key))
 	if err != nil {
 		return 0, false, nil // it is in use or already gone
 	}
-	defer func() { _ = unix.Close(lock) }()
+	defer func() { _ = lock.Close() }()
 	gone := filepath.Join(s.dir, "layers", unfinished+"gone-"+key)
 	if err := os.Rename(s.layerDir(key), gone); err != nil {
 		return 0, false, err

@@ -17,6 +17,7 @@ import (
 	"aloft/internal/control/image/registry"
 	"aloft/internal/control/image/unpack"
 	"aloft/internal/fault"
+	"aloft/internal/lockfile"
 )
 
 // Pull asks the registry what the reference currently means, without using the
@@ -76,21 +77,24 @@ func (s *Store) pull(ctx context.Context, ref registry.Reference, tell *teller) 
 		}
 		// Another waiter for the blob will find the layer, and need not download it
 		// again.
-		var blobs []*os.File
+		var blob *os.File
 		parts = append(parts, part{diff: l.diff, size: l.Size, fill: func(ctx context.Context, dir string) error {
-			blob, err := s.lockBlob(ctx, l.digest)
-			if err != nil {
+			if blob != nil { // a prune has removed the layer, so it is made again
+				_ = errors.Join(lockfile.Unlock(blob), blob.Close())
+			}
+			var err error
+			if blob, err = s.lockBlob(ctx, l.digest); err != nil {
 				return err
 			}
-			blobs = append(blobs, blob)
 			return s.fetch(ctx, l, blob, dir, all, tell)
 		}, done: func(made bool) {
-			for _, b := range blobs {
-				if made {
-					_ = os.Remove(b.Name()) // if this fails, Prune removes it later
-				}
-				_ = b.Close()
+			if blob == nil {
+				return
 			}
+			if made {
+				_ = os.Remove(blob.Name()) // if this fails, Prune removes it later
+			}
+			_ = blob.Close()
 		}})
 	}
 	if r.Layers, err = s.gather(ctx, parts, tell); err != nil {
@@ -151,30 +155,11 @@ var errMadeByOther = errors.New("made by another")
 // lockBlob opens and locks the file that a blob is downloaded into, so that one
 // of several concurrent callers downloads it and the others wait.
 func (s *Store) lockBlob(ctx context.Context, digest string) (*os.File, error) {
-	path := filepath.Join(s.dir, "blobs", digest+".part")
-	for {
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
-		if err != nil {
-			return nil, err
-		}
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil && isAt(int(f.Fd()), path) {
-			return f, nil
-		}
-		_ = f.Close()
-		if err != nil && !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			return nil, fmt.Errorf("lock %s: %w", path, err)
-		}
-		if err := pause(ctx, lockPause); err != nil {
-			return nil, err
-		}
-	}
+	return lockfile.Create(ctx, filepath.Join(s.dir, "blobs", digest+".part"))
 }
 
-const (
-	lockPause = 50 * time.Millisecond // polling interval, since flock cannot be cancelled by a context
-	tries     = 5                     // attempts to download a blob without receiving any byte
-)
+// tries is the number of attempts to download a blob without receiving any byte.
+const tries = 5
 
 func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)

@@ -34,6 +34,7 @@ import (
 
 	"aloft/internal/control/image/registry"
 	"aloft/internal/fault"
+	"aloft/internal/lockfile"
 	"aloft/internal/need"
 )
 
@@ -474,6 +475,33 @@ func TestPullErrors(t *testing.T) {
 	}
 }
 
+// TestRemovedAtOnce pulls a layer that others keep locked in order to remove it: the
+// pull must end, and not wait for the lock that itself holds on the download.
+func TestRemovedAtOnce(t *testing.T) {
+	reg := newRegistry(t)
+	reg.push(t, "app:1", smallImage(t)[0])
+	s := openWith(t, t.TempDir(), Options{})
+	_, err := s.Prepare(t.Context(), reg.host+"/app:1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.release()
+	layers, err := filepath.Glob(s.layerDir(layerKey("*")))
+	if err != nil || len(layers) != 1 {
+		t.Fatalf("the layers %v, %v", layers, err)
+	}
+	lock, err := lockfile.Open(layers[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lock.Close() }()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := s.Prepare(ctx, reg.host+"/app:1", nil); err == nil || ctx.Err() != nil {
+		t.Errorf("with a layer that is being removed: %v", err)
+	}
+}
+
 func TestDiskFull(t *testing.T) {
 	need.Root(t)
 	reg := newRegistry(t)
@@ -573,7 +601,7 @@ func TestImportAndPrune(t *testing.T) {
 // release unlocks the layers of this process, as its end would.
 func (s *Store) release() {
 	for key, h := range s.held {
-		_ = unix.Close(h.fd)
+		_ = h.lock.Close()
 		delete(s.held, key)
 	}
 }
