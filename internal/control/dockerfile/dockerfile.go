@@ -87,6 +87,7 @@ type Job struct {
 type Spec struct {
 	Repository string            // owner of the build, such as the repository's URL; defaults to Root
 	Root       string            // folder of the repository's checkout
+	Source     *Source           `json:"-"` // if not nil, the checkout is a copy of it, and Root is ignored
 	Dockerfile string            // path of the Dockerfile; or
 	Contents   string            // its text
 	Context    string            // path of the context folder; "." means Root
@@ -173,6 +174,12 @@ func (b *Builder) build(ctx context.Context, spec Spec, as string, out func(line
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, why)
 		defer cancel()
+	}
+	if spec.Source != nil {
+		spec.Root = filepath.Join(work, "checkout")
+		if err := spec.Source.Copy(ctx, spec.Root); err != nil {
+			return "", img, err
+		}
 	}
 	p, err := b.prepare(spec, work)
 	if err != nil {

@@ -31,8 +31,8 @@ var buildMethods = map[string]handler{
 		if err != nil {
 			return nil, nil, err
 		}
-		// The server names the folder by what it can open itself.
-		spec.Root = descriptorPath(root)
+		// The server may have opened a folder that it can neither read nor enter.
+		spec.Source = &dockerfile.Source{Folder: root, User: s.d.User, Group: s.group}
 		name, err := h.Dockerfiles.Build(ctx, spec, func(line string) {
 			_ = s.send(frameLine, line) // the call ends if the server has gone
 		})

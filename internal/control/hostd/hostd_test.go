@@ -303,8 +303,15 @@ func TestBuild(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "Dockerfile"), []byte("FROM x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.parts.built = func(_ context.Context, spec dockerfile.Spec, out func(string)) (string, error) {
-		text, err := os.ReadFile(filepath.Join(spec.Root, "Dockerfile"))
+	s.parts.built = func(ctx context.Context, spec dockerfile.Spec, out func(string)) (string, error) {
+		if spec.Source.User != os.Geteuid() || spec.Source.Group != os.Getegid() {
+			return "", fmt.Errorf("reads the checkout as user %d and group %d", spec.Source.User, spec.Source.Group)
+		}
+		copied := filepath.Join(t.TempDir(), "copy")
+		if err := spec.Source.Copy(ctx, copied); err != nil {
+			return "", err
+		}
+		text, err := os.ReadFile(filepath.Join(copied, "Dockerfile"))
 		out("first")
 		out(string(text))
 		if err != nil || spec.Args["A"] != "1" {

@@ -90,7 +90,8 @@ func (d *Daemon) close() error {
 
 // serve answers one call.
 func (d *Daemon) serve(ctx context.Context, conn *net.UnixConn) {
-	if user, err := peer(conn); err != nil || user != d.User {
+	user, group, err := peer(conn)
+	if err != nil || user != d.User {
 		d.Logger.Warn("refused a call to the host-daemon", "user", user, "error", err)
 		return
 	}
@@ -106,7 +107,7 @@ func (d *Daemon) serve(ctx context.Context, conn *net.UnixConn) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s := &session{d: d, conn: conn, args: q.Args, files: files, frames: make(chan frame)}
+	s := &session{d: d, conn: conn, group: group, args: q.Args, files: files, frames: make(chan frame)}
 	go s.read(ctx, cancel)
 	var value any
 	var reply []*os.File
@@ -129,24 +130,25 @@ func (d *Daemon) serve(ctx context.Context, conn *net.UnixConn) {
 	_ = s.send(frameResult, r, reply...) // the server may have given up
 }
 
-// peer returns the user id of the process at the other end.
-func peer(conn *net.UnixConn) (int, error) {
+// peer returns the user id and the group id of the process at the other end.
+func peer(conn *net.UnixConn) (user, group int, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return -1, err
+		return -1, -1, err
 	}
 	var cred *unix.Ucred
 	err = errors.Join(raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }), err)
 	if err != nil {
-		return -1, err
+		return -1, -1, err
 	}
-	return int(cred.Uid), nil
+	return int(cred.Uid), int(cred.Gid), nil
 }
 
 // A session is the host-daemon's end of a call.
 type session struct {
 	d      *Daemon
 	conn   *net.UnixConn
+	group  int // of the client
 	args   json.RawMessage
 	files  []*os.File // of the request
 	frames chan frame // later frames of the client, for the method to read
