@@ -263,6 +263,10 @@ func sshArgs(url string, pin netip.Addr, service string) ([]string, error) {
 	if r.scheme != "ssh" || service != "upload-pack" && service != "receive-pack" {
 		return nil, fmt.Errorf("no ssh service %q of %s", service, r)
 	}
+	if pin.Zone() != "" {
+		// A zone is any text, which a ProxyCommand of ssh's configuration may give a shell.
+		return nil, errors.New("no address with a zone can be pinned")
+	}
 	host, port, err := net.SplitHostPort(r.dialAddress())
 	if err != nil {
 		return nil, err
