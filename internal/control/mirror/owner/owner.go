@@ -18,6 +18,8 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"aloft/internal/control/confine"
 )
 
@@ -50,23 +52,31 @@ func (s Server) check(root *os.Root) error {
 	return nil
 }
 
-// change changes the owner of a file below root. It returns an error for a file of
-// a user that is neither the server nor confined.
-func (s Server) change(root *os.Root, path string, uid, gid int) error {
-	info, err := root.Lstat(path)
+// change changes the owner of a file below root, and its mode unless mode is 0. It
+// returns an error, and changes nothing, for a file of a user that is neither the server
+// nor confined. It looks at the file that it changes, whatever has that path by now.
+func (s Server) change(root *os.Root, path string, uid, gid int, mode fs.FileMode) error {
+	f, err := root.OpenFile(path, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
 	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	switch {
-	case !ok:
-		return fmt.Errorf("%s has no owner", path)
-	case int(st.Uid) == uid && int(st.Gid) == gid:
-		return nil
-	case int(st.Uid) != int(s) && !confine.IsUser(int(st.Uid)):
+	defer func() { _ = f.Close() }() // only a descriptor
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	if int(st.Uid) != int(s) && !confine.IsUser(int(st.Uid)) {
 		return fmt.Errorf("%s belongs to user %d", path, st.Uid)
 	}
-	return root.Lchown(path, uid, gid)
+	if int(st.Uid) != uid || int(st.Gid) != gid {
+		if err := unix.Fchownat(int(f.Fd()), "", uid, gid, unix.AT_EMPTY_PATH); err != nil {
+			return &os.PathError{Op: "chown", Path: path, Err: err}
+		}
+	}
+	if mode == 0 || st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		return nil
+	}
+	return os.Chmod(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), mode)
 }
 
 // Share lets programs of the user create files in a folder that stays the
@@ -103,12 +113,11 @@ func (s Server) Tidy(root *os.Root, user int) error {
 			}
 			return nil
 		case slices.Contains(ownFiles, path):
-			return errors.Join(s.change(root, path, int(s), int(s)), root.Chmod(path, 0o644))
+			return s.change(root, path, int(s), int(s), 0o644)
 		case slices.Contains(ownFolders, path):
-			// Unlike the functions of package os, root follows no link out of the mirror.
-			return errors.Join(s.change(root, path, int(s), user), root.Chmod(path, shared))
+			return s.change(root, path, int(s), user, shared)
 		}
-		return s.change(root, path, user, user)
+		return s.change(root, path, user, user, 0)
 	})
 }
 
@@ -122,7 +131,7 @@ func (s Server) TakeBack(root *os.Root) error {
 		if err != nil {
 			return err
 		}
-		return s.change(root, path, int(s), int(s))
+		return s.change(root, path, int(s), int(s), 0)
 	})
 	return errors.Join(err, root.Chmod(".", 0o700))
 }

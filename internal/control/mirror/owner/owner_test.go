@@ -111,6 +111,32 @@ func TestOthersFiles(t *testing.T) {
 	}
 }
 
+// TestModesOfOthersFiles checks that Tidy changes the mode of no file or folder of a user
+// who is neither the server nor confined.
+func TestModesOfOthersFiles(t *testing.T) {
+	root := folder(t)
+	if err := root.WriteFile("HEAD", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := root.Mkdir("objects", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"HEAD", "objects"} {
+		if err := root.Lchown(path, stranger, stranger); err != nil {
+			t.Fatal(err)
+		}
+		if err := Server(server).Tidy(root, confine.FirstUser); err == nil {
+			t.Errorf("%s: no error", path)
+		}
+		if info, err := root.Lstat(path); err != nil || info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s: the mode is %v, %v", path, info.Mode(), err)
+		}
+		if err := root.Lchown(path, server, server); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestRoundTrip checks the owners after a folder was shared, used and taken back.
 func TestRoundTrip(t *testing.T) {
 	root := folder(t)
