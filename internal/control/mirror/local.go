@@ -77,7 +77,6 @@ type Local struct {
 	server        owner.Server
 	jails         *confine.Host // nil if this host cannot confine
 	unconfined    error         // why this host cannot
-	configHome    string        // an empty folder
 }
 
 var _ Host = (*Local)(nil)
@@ -98,7 +97,6 @@ func NewLocal(c LocalConfig) (*Local, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.configHome = filepath.Join(dir, "home")
 	l.jails, l.unconfined = confine.Open(dir)
 	return l, nil
 }
@@ -240,7 +238,8 @@ func (l *Local) SSH(ctx context.Context, url string, pin netip.Addr, service str
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // sshArgs checks the parts
 	errs := &headBuffer{max: maxStderr}
-	cmd.Env = slices.Concat([]string{"PATH=" + l.path, "LC_ALL=C", "HOME=" + l.configHome}, l.baseEnv, env)
+	// No folder of the server: a ProxyCommand may read its configuration there.
+	cmd.Env = slices.Concat([]string{"PATH=" + l.path, "LC_ALL=C", "HOME=/nonexistent"}, l.baseEnv, env)
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = "/", far, far, errs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
