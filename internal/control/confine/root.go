@@ -48,6 +48,11 @@ func (j Jail) enterRoot(mounts map[string]int) error {
 	if err := unix.Mount("tmpfs", newRoot, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, rootSize); err != nil {
 		return &os.PathError{Op: "mount", Path: newRoot, Err: err}
 	}
+	root, err := unix.Open(newRoot, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: newRoot, Err: err}
+	}
+	defer func() { _ = unix.Close(root) }() // only a descriptor
 	const plain = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
 	for _, group := range []struct {
 		paths    []string
@@ -65,7 +70,7 @@ func (j Jail) enterRoot(mounts map[string]int) error {
 			continue
 		}
 		for _, path := range group.paths {
-			if err := show(path, group.attr, mounts); err != nil && !(group.optional && errors.Is(err, fs.ErrNotExist)) {
+			if err := show(root, path, group.attr, mounts); err != nil && !(group.optional && errors.Is(err, fs.ErrNotExist)) {
 				return err
 			}
 		}
@@ -83,7 +88,10 @@ func (j Jail) enterRoot(mounts map[string]int) error {
 	if err := unix.Chdir("/"); err != nil {
 		return err
 	}
-	return setAttr("/", unix.MOUNT_ATTR_RDONLY, 0)
+	if err := unix.MountSetattr(unix.AT_FDCWD, "/", 0, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
+		return &os.PathError{Op: "mount_setattr", Path: "/", Err: err}
+	}
+	return nil
 }
 
 // openMounts returns a detached mount for each of Files, by its path.
@@ -108,60 +116,89 @@ func closeMounts(mounts map[string]int) {
 // show makes a file or a folder of the host visible at its own path in the new
 // root: the one of mounts if there is one. A link of the system's top folder, such
 // as /bin, stays a link; other links are followed.
-func show(path string, attr uint64, mounts map[string]int) error {
-	at := filepath.Join(newRoot, path)
-	if fd, ok := mounts[path]; ok {
-		var st unix.Stat_t
-		if err := unix.Fstat(fd, &st); err != nil {
-			return &os.PathError{Op: "stat", Path: path, Err: err}
+func show(root int, path string, attr uint64, mounts map[string]int) error {
+	mount, ok := mounts[path]
+	if !ok {
+		if to, err := os.Readlink(path); err == nil && filepath.Dir(path) == "/" && strings.HasPrefix(strings.TrimPrefix(to, "/"), "usr/") {
+			return os.Symlink(to, filepath.Join(newRoot, path))
 		}
-		if err := makePoint(at, st.Mode&unix.S_IFMT == unix.S_IFDIR); err != nil {
-			return err
+		var err error
+		if mount, err = unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE); err != nil {
+			return &os.PathError{Op: "open_tree", Path: path, Err: err}
 		}
-		if err := unix.MoveMount(fd, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-			return &os.PathError{Op: "move_mount", Path: path, Err: err}
-		}
-		return setAttr(at, attr, unix.AT_RECURSIVE)
+		defer func() { _ = unix.Close(mount) }() // only a descriptor
 	}
-	if to, err := os.Readlink(path); err == nil && filepath.Dir(path) == "/" && strings.HasPrefix(strings.TrimPrefix(to, "/"), "usr/") {
-		return os.Symlink(to, at)
+	var st unix.Stat_t
+	if err := unix.Fstat(mount, &st); err != nil {
+		return &os.PathError{Op: "stat", Path: path, Err: err}
 	}
-	info, err := os.Stat(path)
+	if err := unix.MountSetattr(mount, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: attr}); err != nil {
+		return &os.PathError{Op: "mount_setattr", Path: path, Err: err}
+	}
+	point, err := openPoint(root, path, st.Mode&unix.S_IFMT == unix.S_IFDIR)
 	if err != nil {
 		return err
 	}
-	if err := makePoint(at, info.IsDir()); err != nil {
-		return err
+	defer func() { _ = unix.Close(point) }() // only a descriptor
+	if err := unix.MoveMount(mount, "", point, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
+		return &os.PathError{Op: "move_mount", Path: path, Err: err}
 	}
-	if err := unix.Mount(path, at, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-		return &os.PathError{Op: "mount", Path: path, Err: err}
-	}
-	return setAttr(at, attr, unix.AT_RECURSIVE)
+	return nil
 }
 
-// makePoint makes a mount point for a file or a folder, unless it is there.
-func makePoint(at string, folder bool) error {
-	if _, err := os.Lstat(at); err == nil {
-		return nil // it lies in a folder that is visible already
+// openPoint opens the mount point for a path in the new root, and makes it unless it is
+// there: it may lie in a folder that is visible already. Such a folder may belong to
+// somebody hostile, who changes it meanwhile. So openPoint leaves the new root by no
+// link, and makes nothing outside of the new root's own file system.
+func openPoint(root int, path string, folder bool) (int, error) {
+	rel := strings.TrimPrefix(filepath.Clean(path), "/")
+	if rel == "" {
+		rel = "."
+	}
+	open := func(dir int, name string, resolve uint64) (int, error) {
+		return unix.Openat2(dir, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: resolve | unix.RESOLVE_NO_MAGICLINKS})
+	}
+	point, err := open(root, rel, unix.RESOLVE_IN_ROOT)
+	if !errors.Is(err, unix.ENOENT) {
+		if err != nil {
+			err = &os.PathError{Op: "open", Path: path, Err: err}
+		}
+		return point, err
+	}
+	at, err := open(root, ".", 0)
+	parts := strings.Split(rel, "/")
+	for i, name := range parts {
+		if err != nil {
+			break
+		}
+		next, errOpen := open(at, name, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+		if errors.Is(errOpen, unix.ENOENT) {
+			if errOpen = makeEntry(root, at, name, folder || i < len(parts)-1); errOpen == nil {
+				next, errOpen = open(at, name, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+			}
+		}
+		_ = unix.Close(at) // only a descriptor
+		at, err = next, errOpen
+	}
+	if err != nil {
+		return -1, &os.PathError{Op: "make a mount point", Path: path, Err: err}
+	}
+	return at, nil
+}
+
+// makeEntry makes a folder or a file in a folder of the new root's own file system.
+func makeEntry(root, dir int, name string, folder bool) error {
+	var own, st unix.Stat_t
+	if err := errors.Join(unix.Fstat(root, &own), unix.Fstat(dir, &st)); err != nil {
+		return err
+	}
+	if st.Dev != own.Dev {
+		return unix.ENOENT
 	}
 	if folder {
-		return os.MkdirAll(at, 0o755)
-	}
-	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
-		return err
+		return unix.Mkdirat(dir, name, 0o755)
 	}
 	// Not opened: a process that another goroutine forks meanwhile would have
 	// it open for writing, and the root could not be made read-only.
-	if err := unix.Mknod(at, unix.S_IFREG|0o644, 0); err != nil {
-		return &os.PathError{Op: "mknod", Path: at, Err: err}
-	}
-	return nil
-}
-
-// setAttr sets attributes of the mount at path.
-func setAttr(path string, attr uint64, flags uint) error {
-	if err := unix.MountSetattr(unix.AT_FDCWD, path, flags, &unix.MountAttr{Attr_set: attr}); err != nil {
-		return &os.PathError{Op: "mount_setattr", Path: path, Err: err}
-	}
-	return nil
+	return unix.Mknodat(dir, name, unix.S_IFREG|0o644, 0)
 }
