@@ -101,7 +101,7 @@ func (c *Client) try(ctx context.Context, method string, args, value any, o opti
 		o.sent()
 	}
 	for {
-		kind, content, received, err := readFrame(k.conn)
+		kind, content, received, err := readFrame(k.conn, func(int) error { return nil })
 		if err == nil {
 			var last bool
 			if last, err = k.receive(ctx, kind, content, value, o); last {

@@ -3,6 +3,7 @@ package hostd
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -499,6 +501,78 @@ func TestRefusedRuns(t *testing.T) {
 		}
 		_, _ = far.Close(), near.Close()
 	}
+}
+
+// TestSilentClients checks that neither clients that send nothing, or half a request, nor
+// one that does not read its result keep a daemon from stopping.
+func TestSilentClients(t *testing.T) {
+	s := serve(t, "", os.Geteuid())
+	s.open(t)
+	for _, text := range []string{"", "\x00", "\x00\x00\x00\x05q{", string([]byte{0, 0, 0, 25, frameRequest}) + `{"method":"list","args":{}`} {
+		conn, err := net.Dial("unix", s.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.c.Load(t.Context()); err != nil { // it has accepted the others
+		t.Fatal(err)
+	}
+	stopped := make(chan struct{})
+	go func() { s.stop(); close(stopped) }()
+	select {
+	case <-stopped:
+	case <-time.After(endTime / 2):
+		t.Fatal("the daemon does not stop")
+	}
+}
+
+// TestLargeFrames checks that a daemon takes no memory for a frame that is too large, and
+// only for a few large requests at the same time.
+func TestLargeFrames(t *testing.T) {
+	s := serve(t, "", os.Geteuid())
+	s.open(t)
+	size := func(n int, kind byte) []byte { return append(binary.BigEndian.AppendUint32(nil, uint32(n)), kind) }
+	dial := func(data []byte) net.Conn {
+		t.Helper()
+		conn, err := net.Dial("unix", s.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		if _, err := conn.Write(data); err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	refused := func(conn net.Conn) bool {
+		t.Helper()
+		if err := conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := io.Copy(io.Discard, conn)
+		return err == nil || errors.Is(err, syscall.ECONNRESET)
+	}
+	if !refused(dial(size(maxRequest+1, frameRequest))) {
+		t.Error("waits for a request that is too large")
+	}
+	for range maxLarge {
+		dial(size(largeFrame+1, frameRequest)) // the rest never comes
+	}
+	for len(s.daemon.large) < maxLarge {
+		runtime.Gosched()
+	}
+	more := dial(size(largeFrame+1, frameRequest))
+	if _, err := s.c.Load(t.Context()); err != nil { // it goes on
+		t.Error(err)
+	}
+	if n := len(s.daemon.large); n != maxLarge {
+		t.Errorf("%d large requests", n)
+	}
+	_ = more.Close()
 }
 
 // FuzzServe sends arbitrary bytes to a daemon, which must go on serving.

@@ -9,10 +9,12 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"aloft/internal/control/machine"
+	"aloft/internal/control/poll"
 	"aloft/internal/fault"
 )
 
@@ -37,9 +39,22 @@ type Opened struct {
 	AllowImage func(name string) error
 }
 
+// Limits of what the server can make the host-daemon hold.
+const (
+	maxCalls    = 4096             // further ones wait; each machine has one for as long as it runs
+	maxRequest  = 8 << 20          // bytes; the largest are lists of thousands of images
+	largeFrame  = 64 << 10         // bytes; the content of later frames is smaller
+	maxLarge    = 16               // calls with a larger request at the same time
+	requestTime = 30 * time.Second // for a request to arrive
+	endTime     = 10 * time.Second // for calls to end when the host-daemon stops
+	retryPause  = 100 * time.Millisecond
+)
+
 // Daemon serves one server at a time.
 type Daemon struct {
 	Config
+
+	slots, large chan struct{} // hold an entry for each call, and for each large request
 
 	mu     sync.Mutex
 	loaded map[string][]byte // configurations that Load has returned, by their digest
@@ -48,7 +63,9 @@ type Daemon struct {
 }
 
 // New returns a Daemon. Its Host is opened at the request of the server.
-func New(c Config) *Daemon { return &Daemon{Config: c, loaded: map[string][]byte{}} }
+func New(c Config) *Daemon {
+	return &Daemon{Config: c, slots: make(chan struct{}, maxCalls), large: make(chan struct{}, maxLarge), loaded: map[string][]byte{}}
+}
 
 // Serve answers the calls that come from the listener until ctx is done or the listener
 // fails. It closes the listener and the host, after all calls have ended.
@@ -57,14 +74,24 @@ func (d *Daemon) Serve(ctx context.Context, l *net.UnixListener) error {
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer stop()
+	retry := poll.New(retryPause)
 	var err error
-	for {
+	for d.begin(ctx) {
 		var conn *net.UnixConn
-		if conn, err = l.AcceptUnix(); err != nil {
+		conn, err = l.AcceptUnix()
+		if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+			d.Logger.Error("cannot accept a call to the host-daemon", "error", err)
+			<-d.slots
+			if retry.Pause(ctx) != nil {
+				break
+			}
+			continue
+		}
+		if err != nil {
 			break
 		}
 		d.calls.Go(func() {
-			defer func() { _ = conn.Close() }()
+			defer func() { _ = conn.Close(); <-d.slots }()
 			d.serve(ctx, conn)
 		})
 	}
@@ -76,6 +103,16 @@ func (d *Daemon) Serve(ctx context.Context, l *net.UnixListener) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return errors.Join(err, d.close())
+}
+
+// begin waits until another call may begin. It returns false when ctx has ended.
+func (d *Daemon) begin(ctx context.Context) bool {
+	select {
+	case d.slots <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // close closes the host. The caller holds d.mu.
@@ -95,7 +132,15 @@ func (d *Daemon) serve(ctx context.Context, conn *net.UnixConn) {
 		d.Logger.Warn("refused a call to the host-daemon", "user", user, "error", err)
 		return
 	}
-	kind, content, files, err := readFrame(conn)
+	// A server that neither sends nor reads does not keep the host-daemon running.
+	_ = conn.SetReadDeadline(time.Now().Add(requestTime)) // it fails only if the connection has ended
+	stop := context.AfterFunc(ctx, func() {
+		_, _ = conn.SetReadDeadline(time.Now()), conn.SetWriteDeadline(time.Now().Add(endTime)) // as above
+	})
+	defer stop()
+	room := d.room(ctx)
+	defer room.leave()
+	kind, content, files, err := readFrame(conn, room.enter)
 	defer func() { closeAll(files) }()
 	if err != nil || kind != frameRequest {
 		return // the server has given up
@@ -104,6 +149,9 @@ func (d *Daemon) serve(ctx context.Context, conn *net.UnixConn) {
 	if err := json.Unmarshal(content, &q); err != nil {
 		d.Logger.Error("a call to the host-daemon is not valid", "error", err)
 		return
+	}
+	if ctx.Err() == nil {
+		_ = conn.SetReadDeadline(time.Time{}) // as above
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -128,6 +176,46 @@ func (d *Daemon) serve(ctx context.Context, conn *net.UnixConn) {
 		}
 	}
 	_ = s.send(frameResult, r, reply...) // the server may have given up
+}
+
+// A room is the right of a call to have a large request.
+type room struct {
+	ctx   context.Context
+	large chan struct{}
+	taken bool
+}
+
+func (d *Daemon) room(ctx context.Context) *room { return &room{ctx: ctx, large: d.large} }
+
+// enter waits until a request of the size can be read.
+func (r *room) enter(size int) error {
+	switch {
+	case size > maxRequest:
+		return fmt.Errorf("request of %d bytes is too large", size)
+	case size <= largeFrame:
+		return nil
+	}
+	select {
+	case r.large <- struct{}{}:
+		r.taken = true
+		return nil
+	case <-r.ctx.Done():
+		return context.Cause(r.ctx)
+	}
+}
+
+func (r *room) leave() {
+	if r.taken {
+		<-r.large
+	}
+}
+
+// enterLater refuses a large content of a later frame.
+func enterLater(size int) error {
+	if size > largeFrame {
+		return fmt.Errorf("frame of %d bytes is too large", size)
+	}
+	return nil
 }
 
 // peer returns the user id and the group id of the process at the other end.
@@ -167,7 +255,7 @@ type frame struct {
 func (s *session) read(ctx context.Context, cancel context.CancelFunc) {
 	defer cancel()
 	for {
-		kind, content, files, err := readFrame(s.conn)
+		kind, content, files, err := readFrame(s.conn, enterLater)
 		closeAll(files) // no later frame has any
 		if err != nil {
 			return

@@ -73,8 +73,9 @@ func writeFrame(c *net.UnixConn, kind byte, content any, files ...*os.File) erro
 	return err
 }
 
-// readFrame reads a frame. The caller must close the files.
-func readFrame(c *net.UnixConn) (kind byte, content []byte, files []*os.File, err error) {
+// readFrame reads a frame. It calls room, which may refuse, with the size of the content
+// before it reads that. The caller must close the files.
+func readFrame(c *net.UnixConn, room func(size int) error) (kind byte, content []byte, files []*os.File, err error) {
 	defer func() {
 		if err != nil {
 			closeAll(files)
@@ -102,6 +103,9 @@ func readFrame(c *net.UnixConn) (kind byte, content []byte, files []*os.File, er
 	size := binary.BigEndian.Uint32(head[:])
 	if size > maxFrame {
 		return 0, nil, files, fmt.Errorf("message of %d bytes is too large", size)
+	}
+	if err := room(int(size)); err != nil {
+		return 0, nil, files, err
 	}
 	content = make([]byte, size)
 	_, err = io.ReadFull(c, content)
