@@ -178,7 +178,7 @@ var mayImport = map[string][]string{
 	"internal/control/trash":                           {},
 	"internal/control/mirror":                          {"internal/atomicfile", "internal/gitcmd", "NOUNS", "internal/lockfile", "internal/control/confine", "internal/control/mirror/owner"},
 	"internal/control/mirror/owner":                    {"internal/control/confine"},
-	"internal/control/hostd":                           {"NOUNS", "internal/control/cgroup", "internal/control/confine", "internal/control/dockerfile", "internal/control/egress", "internal/control/image", "internal/control/layer", "internal/control/machine", "internal/control/mirror"},
+	"internal/control/hostd":                           {"NOUNS", "internal/control/cgroup", "internal/control/confine", "internal/control/dockerfile", "internal/control/egress", "internal/control/image", "internal/control/layer", "internal/control/machine", "internal/control/mirror", "internal/control/poll"},
 
 	// Inside a machine.
 	"internal/guest/execd":         {"internal/text", "internal/rule", "internal/atomicfile", "internal/fault", "internal/lockfile", "internal/tool", "internal/redact", "internal/telemetry", "internal/wire/...", "internal/guest/changes", "internal/guest/editor", "internal/guest/file", "internal/guest/guard", "internal/guest/terminal", "internal/guest/tool", "internal/guest/hook", "internal/guest/mcp", "internal/guest/rulefile", "internal/mcp", "internal/terminal"},

@@ -550,7 +550,7 @@ func TestLargeFrames(t *testing.T) {
 	}
 	refused := func(conn net.Conn) bool {
 		t.Helper()
-		if err := conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		if err := conn.SetReadDeadline(time.Now().Add(requestTime / 2)); err != nil {
 			t.Fatal(err)
 		}
 		_, err := io.Copy(io.Discard, conn)
