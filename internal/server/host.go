@@ -66,7 +66,7 @@ func OpenHost(o Options, c Config, user int, logger *slog.Logger) (*hostd.Opened
 	}
 	h.Machines, h.Layers, h.Dockerfiles = runtime, runtime.Layers(), builds
 	h.Images = hostImages{runtime.Images(), o.Data, c.Machine.Image}
-	h.Close = func() error { return errors.Join(builds.Close(), runtime.Close()) }
+	h.Close = func() error { return errors.Join(builds.Close(), runtime.Close(), runtime.Images().Close()) }
 	h.AllowImage = func(name string) error { return allowImage(name, c.Machine.Image) }
 	h.Allow = func(spec machine.Spec) error { return allow(spec, c.Machine, runtime.Layers()) }
 	return h, nil

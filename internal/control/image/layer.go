@@ -43,8 +43,8 @@ func (s *Store) letGo(key string, unused time.Duration) {
 	}
 }
 
-// protectLayer locks a layer against removal until [Store.Prune] finds it unused or
-// this process ends. It reports whether the layer exists.
+// protectLayer locks a layer against removal until [Store.Prune] finds it unused, or
+// until [Store.Close]. It reports whether the layer exists.
 func (s *Store) protectLayer(key string) bool {
 	s.holding.Lock()
 	defer s.holding.Unlock()
@@ -63,6 +63,24 @@ func (s *Store) protectLayer(key string) bool {
 	}
 	s.held[key] = heldLayer{lock, time.Now()}
 	return true
+}
+
+// Close unlocks all layers. The store must not be used afterwards.
+func (s *Store) Close() error {
+	s.holding.Lock()
+	defer s.holding.Unlock()
+	var errs []error
+	for key, h := range s.held {
+		errs = append(errs, unix.Close(h.fd))
+		delete(s.held, key)
+	}
+	return errors.Join(errs...)
+}
+
+// isAt reports whether an open file is still the one at path.
+func isAt(fd int, path string) bool {
+	var a, b unix.Stat_t
+	return unix.Fstat(fd, &a) == nil && unix.Lstat(path, &b) == nil && a.Dev == b.Dev && a.Ino == b.Ino
 }
 
 // layer returns the directory of the layer key. If it does not exist, fill
