@@ -104,6 +104,9 @@ func (a *Assembly) Call(key, id, name string) {
 		}
 		return
 	}
+	if len(a.parts) > 0 && a.byKey[key] != p {
+		return // a part beyond maxParts
+	}
 	if !isWord(id, longestID) || len(id) < 8 || a.isUsed(id) {
 		id = "call_" + rand.Text()
 	}
@@ -179,7 +182,20 @@ func (a *Assembly) Reply(stop Stop, usage conversation.Usage) Event {
 	} else if !calls && stop == StopCalls {
 		stop = StopEnd
 	}
-	return Event{Done: &Reply{Message: m, Stop: stop, Usage: usage}}
+	return Event{Done: &Reply{Message: m, Stop: stop, Usage: Plausible(usage)}}
+}
+
+// maxTokens limits each count of a reply's usage, so that the sums of a team's
+// usage do not overflow.
+const maxTokens = 1_000_000_000
+
+// Plausible returns the usage that a provider reports with each count limited
+// to between 0 and maxTokens. A negative count would refund an allowance.
+func Plausible(u conversation.Usage) conversation.Usage {
+	for _, n := range []*int64{&u.Input, &u.Output, &u.CacheRead, &u.CacheWrite} {
+		*n = min(max(*n, 0), maxTokens)
+	}
+	return u
 }
 
 // argsOf returns arguments that are valid JSON unchanged, and others as a JSON

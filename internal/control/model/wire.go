@@ -41,9 +41,9 @@ var transport = sync.OnceValue(func() *http.Transport {
 
 // Wire is the HTTP transport of a provider's SDK. It converts every error
 // response into an [*Error] before the SDK sees it, limits the size of
-// responses and the silence within them, follows no redirects (they would leak
-// the key), and removes the key from every error. It is safe for concurrent
-// use.
+// responses and of their events and the silence within them, follows no
+// redirects (they would leak the key), and removes the key from every error. It
+// is safe for concurrent use.
 type Wire struct {
 	Client *http.Client // for the SDK
 
@@ -91,7 +91,8 @@ func (w *Wire) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, &Error{Reason: BadReply, Status: res.StatusCode,
 			Message: "the address answers with a web page, not a model's reply; check base_url"}
 	}
-	res.Body = &patientBody{body: res.Body, left: maxReply}
+	whole, _ := req.Context().Value(wholeKey{}).(bool)
+	res.Body = &meteredBody{ReadCloser: &patientBody{body: res.Body, left: maxReply}, whole: whole}
 	return res, nil
 }
 

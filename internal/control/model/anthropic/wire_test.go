@@ -169,3 +169,14 @@ func FuzzStream(f *testing.F) {
 		modeltest.Hostile(t, m, req, 2*time.Minute)
 	})
 }
+
+func TestSwollenReplies(t *testing.T) {
+	open := func(url string) model.Model {
+		return anthropic.New(anthropic.Config{Name: "x", BaseURL: url, Key: "k"})
+	}
+	req := model.Request{Messages: []conversation.Message{conversation.Text(conversation.User, "hi")}}
+	modeltest.Swollen(t, open, req,
+		"event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"content\":[%s]}}\n\n",
+		"event: content_block_start\ndata: {\"type\":\"content_block_start\",\"content_block\":{\"type\":\"tool_use\",\"input\":[%s]}}\n\n",
+		"event: message_delta \"{[\ndata: {\"type\":\"message_delta\",\"usage\":{\"iterations\":[%s]}}\n\n")
+}

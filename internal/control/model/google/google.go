@@ -181,7 +181,7 @@ func (d *decoder) events(res *sdk.GenerateContentResponse) []model.Event {
 	}
 	if u := res.UsageMetadata; u != nil {
 		d.usage = conversation.Usage{
-			Input:  int64(max(u.PromptTokenCount+u.ToolUsePromptTokenCount-u.CachedContentTokenCount, 0)),
+			Input:  int64(u.PromptTokenCount) + int64(u.ToolUsePromptTokenCount) - int64(u.CachedContentTokenCount),
 			Output: int64(u.CandidatesTokenCount) + int64(u.ThoughtsTokenCount), CacheRead: int64(u.CachedContentTokenCount),
 		}
 	}

@@ -65,5 +65,5 @@ func (m *images) whole(ctx context.Context, contents []*sdk.Content) (res *sdk.G
 			res, err = nil, &model.Error{Reason: model.BadReply, Message: "the reply is not in the form of the API"}
 		}
 	}()
-	return m.models.GenerateContent(ctx, m.cfg.Name, contents, &sdk.GenerateContentConfig{ResponseModalities: []string{"TEXT", "IMAGE"}})
+	return m.models.GenerateContent(model.Whole(ctx), m.cfg.Name, contents, &sdk.GenerateContentConfig{ResponseModalities: []string{"TEXT", "IMAGE"}})
 }

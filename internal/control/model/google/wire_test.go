@@ -121,3 +121,10 @@ func FuzzStream(f *testing.F) {
 		modeltest.Hostile(t, m, hi, 2*time.Minute)
 	})
 }
+
+func TestSwollenReplies(t *testing.T) {
+	modeltest.Swollen(t, func(url string) model.Model { return open(t, url) }, hi,
+		"data: {\"candidates\":[%s]}\n\n",
+		"data: {\"candidates\":[{\"content\":{\"parts\":[%s]}}]}\n\n",
+		"{\"error\":{\"details\":[%s]}}\n\n")
+}

@@ -84,6 +84,9 @@ type chatDecoder struct {
 	usage    conversation.Usage
 }
 
+// maxCalls is the maximum number of calls in a reply; later ones are dropped.
+const maxCalls = 1000
+
 type startedCall struct{ key, id string }
 
 func (d *chatDecoder) event(data []byte) ([]model.Event, error) {
@@ -136,6 +139,9 @@ func (d *chatDecoder) key(call chatPiece) string {
 		known = false
 	}
 	if !known {
+		if d.count >= maxCalls {
+			return ""
+		}
 		d.count++
 		b = startedCall{key: "call " + strconv.Itoa(d.count), id: call.ID}
 		d.begun[call.Index] = b

@@ -226,3 +226,23 @@ func FuzzResponses(f *testing.F) {
 	f.Add([]byte(fixture(f, "responses.sse")))
 	fuzz(f, openai.Responses)
 }
+
+func TestSwollenReplies(t *testing.T) {
+	for api, formats := range map[openai.API][]string{
+		openai.Chat: {
+			"data: {\"choices\":[%s]}\n\n",
+			"data: {\"choices\":[{\"delta\":{\"tool_calls\":[%s]}}]}\n\n",
+		},
+		openai.Responses: {
+			"data: {\"type\":\"response.output_item.done\",\"item\":{\"type\":\"reasoning\",\"encrypted_content\":\"x\",\"summary\":[%s]}}\n\n",
+		},
+	} {
+		modeltest.Swollen(t, func(url string) model.Model {
+			m, err := openai.New(openai.Config{Name: "x", API: api, BaseURL: url})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return m
+		}, hi, formats...)
+	}
+}
