@@ -173,7 +173,7 @@ var mayImport = map[string][]string{
 	"internal/control/image/aptcache":                  {"internal/lockfile"},
 	"internal/control/image/debian":                    {"internal/control/image/aptcache"},
 	"internal/control/image/unpack":                    {"internal/control/confine"},
-	"internal/control/image/registry":                  {"internal/fault", "internal/policy", "internal/control/outbound"},
+	"internal/control/image/registry":                  {"internal/fault", "internal/policy", "internal/text", "internal/control/outbound"},
 	"internal/control/layer":                           {"internal/atomicfile", "NOUNS", "internal/lockfile", "internal/control/image", "internal/control/image/unpack", "internal/control/trash"},
 	"internal/control/trash":                           {},
 	"internal/control/mirror":                          {"internal/atomicfile", "internal/gitcmd", "NOUNS", "internal/lockfile", "internal/control/confine", "internal/control/mirror/owner"},

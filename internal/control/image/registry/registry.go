@@ -30,6 +30,7 @@ import (
 
 	"aloft/internal/control/outbound"
 	"aloft/internal/policy"
+	"aloft/internal/text"
 )
 
 // A Credential is the login for one registry.
@@ -131,7 +132,11 @@ type Image struct {
 const (
 	maxDocument = 8 << 20 // bytes of a manifest or configuration
 	maxLayers   = 127
+	maxValues   = 50_000 // JSON values of a manifest or configuration
 )
+
+// errTooLarge means that a manifest or configuration exceeds a limit.
+var errTooLarge = fmt.Errorf("its manifest or configuration has more than %d MiB or %d values", maxDocument>>20, maxValues)
 
 // Resolve finds the image that a reference means for this platform.
 func (c *Client) Resolve(ctx context.Context, r Reference) (*Image, error) {
@@ -172,6 +177,9 @@ func (c *Client) resolve(ctx context.Context, r Reference) (*Image, error) {
 	raw, err := img.RawConfigFile()
 	if err != nil {
 		return nil, err
+	}
+	if !new(text.Meter).Count(raw, 0, maxValues) {
+		return nil, errTooLarge
 	}
 	config, err := img.ConfigFile()
 	if err != nil {

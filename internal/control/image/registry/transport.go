@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -16,6 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"aloft/internal/fault"
+	"aloft/internal/text"
 )
 
 // transport returns the client's HTTP transport, with the guard.
@@ -66,8 +68,34 @@ type guard struct {
 	named, foreign, proxied http.RoundTripper
 }
 
-// RoundTrip implements [http.RoundTripper].
+// RoundTrip implements [http.RoundTripper]. Responses that are not blobs are
+// documents, which are limited before they are decoded.
 func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := g.send(r)
+	if err == nil && strings.Contains(r.URL.Path, "/manifests/") {
+		resp.Body = &document{ReadCloser: resp.Body}
+	}
+	return resp, err
+}
+
+// A document is a manifest. The library reads up to 100 MiB of one, and decodes
+// it to a multiple of that.
+type document struct {
+	io.ReadCloser
+	meter text.Meter
+	size  int
+}
+
+// Read implements [io.Reader].
+func (d *document) Read(p []byte) (int, error) {
+	n, err := d.ReadCloser.Read(p)
+	if d.size += n; d.size > maxDocument || !d.meter.Count(p[:n], 0, maxValues) {
+		return 0, errTooLarge
+	}
+	return n, err
+}
+
+func (g *guard) send(r *http.Request) (*http.Response, error) {
 	named := g.client.isNamed(r.URL.Host)
 	if !named {
 		if err := forbidden(g.client.foreign.Check("https://" + r.URL.Host + "/")); err != nil {

@@ -1,0 +1,60 @@
+package registry
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// TestSwollenDocuments checks that a registry's manifest, index or
+// configuration, small as it is, does not decode to gigabytes.
+func TestSwollenDocuments(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("DOCKER_CONFIG", t.TempDir())
+	const most = 64 << 20
+	list := strings.Repeat("{},", 1<<20) + "{}"
+	config := `{"history":[` + list + `]}`
+	kind := "application/vnd.oci.image.manifest.v1+json"
+	for name, c := range map[string]struct{ kind, manifest string }{
+		"manifest": {kind, `{"schemaVersion":2,"layers":[` + list + `]}`},
+		"index":    {"application/vnd.oci.image.index.v1+json", `{"schemaVersion":2,"manifests":[` + list + `]}`},
+		"long":     {kind, `{"schemaVersion":2,"annotations":{"a":"` + strings.Repeat("x", 9<<20) + `"}}`},
+		"configuration": {kind, fmt.Sprintf(`{"schemaVersion":2,"config":{"mediaType":"application/vnd.oci.image.config.v1+json","size":%d,"digest":"sha256:%x"}}`,
+			len(config), sha256.Sum256([]byte(config)))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case strings.Contains(r.URL.Path, "/manifests/"):
+					w.Header().Set("Content-Type", c.kind)
+					_, _ = io.WriteString(w, c.manifest) // the client may hang up
+				case strings.Contains(r.URL.Path, "/blobs/"):
+					_, _ = io.WriteString(w, config)
+				}
+			}))
+			defer s.Close()
+			host := strings.TrimPrefix(s.URL, "http://")
+			client := New(Config{Named: []string{host}})
+			ref, err := client.Parse(host + "/app:1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err = client.Resolve(t.Context(), ref)
+			runtime.ReadMemStats(&after)
+			if !errors.Is(err, errTooLarge) {
+				t.Errorf("error is %v, want %v", err, errTooLarge)
+			}
+			if got := after.TotalAlloc - before.TotalAlloc; got > most {
+				t.Errorf("it allocates %d MiB", got>>20)
+			}
+		})
+	}
+}
