@@ -9,7 +9,12 @@ import (
 	"time"
 
 	"aloft/internal/fault"
+	"aloft/internal/text"
 )
+
+// maxValues is the maximum number of JSON values in a reply, or in one event of
+// a stream. Decoded, 32 MiB of "{}," would be gigabytes.
+const maxValues = 200_000
 
 // idleFor is how long an idle connection is kept.
 const idleFor = 90 * time.Second
@@ -18,7 +23,8 @@ const idleFor = 90 * time.Second
 var errTooLarge = errors.New("the reply is too large")
 
 // Converse returns a client for several requests to a server that users name.
-// Reading more than most bytes of a reply fails, also for a stream. Redirects
+// Reading more than most bytes of a reply fails, also for a stream, and so does
+// reading more than maxValues JSON values of a reply or of an event. Redirects
 // are followed only within the same scheme, host and port, so that no other
 // server gets the request's credentials. The request's context sets the
 // timeout. CloseIdleConnections closes the connections.
@@ -75,7 +81,8 @@ func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 
 type boundedBody struct {
 	io.ReadCloser
-	left int64
+	left  int64
+	meter text.Meter
 }
 
 func (b *boundedBody) Read(p []byte) (int, error) {
@@ -87,5 +94,8 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(p)
 	b.left -= int64(n)
+	if !b.meter.Count(p[:n], 0, maxValues) {
+		return 0, errTooLarge
+	}
 	return n, err
 }
