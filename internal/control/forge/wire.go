@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"aloft/internal/fault"
+	"aloft/internal/text"
 )
 
 // Limits of one request.
@@ -24,6 +25,7 @@ const (
 	dialTimeout    = 5 * time.Second
 	requestTimeout = 30 * time.Second
 	maxAnswer      = 16 << 20 // bytes; more than a hundred pull requests with the longest bodies
+	maxValues      = 200_000  // JSON values of a response; a hundred pull requests have less than 100,000
 	maxErrorBody   = 64 << 10
 	maxRedirects   = 3
 	maxPages       = 10
@@ -198,6 +200,8 @@ func (w *Wire) do(ctx context.Context, at *url.URL, a Ask) (*url.URL, error) {
 		return nil, clean(unreachable(ctx, a.Repo, err), token)
 	case len(data) > maxAnswer:
 		return nil, fault.Unavailable("the response of %s is larger than %d MiB", a.Repo.Host, maxAnswer>>20).Named(CodeUnreachable)
+	case !new(text.Meter).Count(data, 0, maxValues):
+		return nil, fault.Unavailable("the response of %s has more than %d values", a.Repo.Host, maxValues).Named(CodeUnreachable)
 	}
 	if err := json.Unmarshal(data, a.Out); err != nil {
 		return nil, fault.Unavailable("the response of %s is not that of the expected API", a.Repo.Host).Named(CodeUnreachable).

@@ -3,6 +3,7 @@ package forge_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -250,5 +251,16 @@ func TestForeignValues(t *testing.T) {
 		if got := forge.Hash(s); got != "" {
 			t.Errorf("%q is the commit %q", s, got)
 		}
+	}
+}
+
+// A response of 3 MiB must not decode to hundreds.
+func TestManyValues(t *testing.T) {
+	list := "[" + strings.Repeat("{},", 1<<20) + "{}]"
+	w, r := wire(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, list) })
+	var out []struct{ Title, Body, State, Author string }
+	err := w.Do(t.Context(), forge.Ask{Repo: r, Path: []string{"pulls"}, Out: &out})
+	if len(out) > 0 || err == nil || !strings.Contains(err.Error(), "values") {
+		t.Errorf("%d elements, error %v", len(out), err)
 	}
 }

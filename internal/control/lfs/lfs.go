@@ -27,6 +27,7 @@ import (
 
 	"aloft/internal/fault"
 	"aloft/internal/policy"
+	"aloft/internal/text"
 )
 
 // MediaType is the media type of the API's requests and replies.
@@ -41,6 +42,7 @@ const (
 // Limits for a server's replies.
 const (
 	maxAnswer    = 8 << 20 // bytes of a batch reply
+	maxValues    = 50_000  // JSON values of a batch reply
 	maxRedirects = 5
 )
 
@@ -131,7 +133,14 @@ func (c *Client) Batch(ctx context.Context, r Remote, operation string, objects 
 		Transfer string   `json:"transfer"`
 		Objects  []Answer `json:"objects"`
 	}
-	if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(&out); err != nil {
+	data, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return nil, unreachable(r, "its answer cannot be read").Because(err)
+	case len(data) > maxAnswer || !new(text.Meter).Count(data, 0, maxValues):
+		return nil, unreachable(r, "its answer is too large")
+	}
+	if err := json.Unmarshal(data, &out); err != nil {
 		return nil, unreachable(r, "its answer cannot be read").Because(err)
 	}
 	if out.Transfer != "" && out.Transfer != "basic" {
