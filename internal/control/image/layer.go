@@ -71,16 +71,10 @@ func (s *Store) Close() error {
 	defer s.holding.Unlock()
 	var errs []error
 	for key, h := range s.held {
-		errs = append(errs, unix.Close(h.fd))
+		errs = append(errs, lockfile.Unlock(h.lock), h.lock.Close())
 		delete(s.held, key)
 	}
 	return errors.Join(errs...)
-}
-
-// isAt reports whether an open file is still the one at path.
-func isAt(fd int, path string) bool {
-	var a, b unix.Stat_t
-	return unix.Fstat(fd, &a) == nil && unix.Lstat(path, &b) == nil && a.Dev == b.Dev && a.Ino == b.Ino
 }
 
 // layer returns the directory of the layer key. If it does not exist, fill
