@@ -13,8 +13,8 @@ import (
 )
 
 // maxValues is the maximum number of JSON values in a reply, or in one event of
-// a stream. Decoded, 32 MiB of "{}," would be gigabytes.
-const maxValues = 200_000
+// a stream. An MCP client allocates about 32 KiB to decode a tool "{}".
+const maxValues = 50_000
 
 // idleFor is how long an idle connection is kept.
 const idleFor = 90 * time.Second
