@@ -24,10 +24,10 @@ func (m *Meter) Count(p []byte, maxSize, maxValues int) bool {
 
 func (m *Meter) count(c byte) {
 	m.size++
-	switch {
-	case c == '\r':
+	switch c {
+	case '\r':
 		return
-	case c == '\n':
+	case '\n':
 		if m.end && m.depth == 0 {
 			m.size, m.values = 0, 0
 		}
