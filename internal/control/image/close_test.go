@@ -1,6 +1,7 @@
 package image
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -23,16 +24,20 @@ func TestCloseUnlocksLayers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if fd, err := lockDir(dir); err == nil {
-		_ = unix.Close(fd)
-		t.Error("an open store does not hold its layer")
+	lock := func() error {
+		f, err := os.Open(dir)
+		if err != nil {
+			return err
+		}
+		return errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), f.Close())
+	}
+	if err := lock(); !errors.Is(err, unix.EWOULDBLOCK) {
+		t.Errorf("an open store does not hold its layer: %v", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	fd, err := lockDir(dir)
-	if err != nil {
+	if err := lock(); err != nil {
 		t.Fatalf("the layer is still locked: %v", err)
 	}
-	_ = unix.Close(fd)
 }
