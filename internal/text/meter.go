@@ -22,6 +22,9 @@ func (m *Meter) Count(p []byte, maxSize, maxValues int) bool {
 	return true
 }
 
+// Size returns the bytes of the current event, so far.
+func (m *Meter) Size() int { return m.size }
+
 func (m *Meter) count(c byte) {
 	m.size++
 	switch c {

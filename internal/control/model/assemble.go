@@ -3,23 +3,28 @@ package model
 import (
 	"crypto/rand"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
 	"aloft/internal/conversation"
 )
 
-// Limits of one reply, so that the cost of assembling it stays proportional to
-// its length.
+// Limits of one reply, so that a hostile server cannot take much memory, and the
+// cost of assembling a reply stays proportional to its length. The longest
+// replies of models have 128,000 tokens, about 512 KiB.
 const (
-	maxParts = 1000      // later parts are dropped
+	maxHeld  = 8 << 20   // bytes of text, reasoning, arguments, names and ids
+	maxArgs  = 4 << 20   // bytes of the arguments of one call
+	maxParts = 1000      // texts, reasoning and calls
+	maxCalls = 256       // OpenAI allows 128 calls in a reply
 	maxWhole = 256 << 20 // bytes of arguments that [Assembly.Whole] parses
 )
 
 // An Assembly assembles a reply from the pieces of a stream. Each part has a
 // key that the provider chooses, and keeps the position of its first piece.
 // Methods that take a piece return the Event to yield, and whether there is
-// one.
+// one. A piece that exceeds a limit is dropped, and [Assembly.Err] says so.
 type Assembly struct {
 	provider string
 	name     string // of the model
@@ -27,6 +32,9 @@ type Assembly struct {
 	parts    []*part
 	byKey    map[string]*part
 	parsed   int // bytes of arguments
+	held     int // bytes of all pieces
+	calls    int
+	err      error // the limit that was exceeded
 }
 
 type part struct {
@@ -56,11 +64,35 @@ func (a *Assembly) isUsed(id string) bool {
 	return false
 }
 
+// Err returns an [*Error] if the reply has exceeded a limit. The caller must then
+// end the stream with it.
+func (a *Assembly) Err() error { return a.err }
+
+// exceed records which limit the reply has exceeded.
+func (a *Assembly) exceed(format string, limit int) {
+	if a.err == nil {
+		a.err = &Error{Reason: BadReply, Message: fmt.Sprintf(format, limit)}
+	}
+}
+
+// hold counts n more bytes, and reports whether the reply may have them.
+func (a *Assembly) hold(n int) bool {
+	if n > maxHeld-a.held {
+		a.exceed("the reply is longer than %d MiB", maxHeld>>20)
+	}
+	if a.err != nil {
+		return false
+	}
+	a.held += n
+	return true
+}
+
 func (a *Assembly) part(key string) *part {
 	p, ok := a.byKey[key]
 	if !ok {
 		p = &part{}
 		if len(a.parts) >= maxParts {
+			a.exceed("the reply has more than %d parts", maxParts)
 			return p
 		}
 		a.byKey[key] = p
@@ -71,7 +103,7 @@ func (a *Assembly) part(key string) *part {
 
 // Text adds a piece of text.
 func (a *Assembly) Text(key, piece string) (Event, bool) {
-	if piece == "" {
+	if piece == "" || !a.hold(len(piece)) {
 		return Event{}, false
 	}
 	a.part(key).text.WriteString(piece)
@@ -80,6 +112,9 @@ func (a *Assembly) Text(key, piece string) (Event, bool) {
 
 // Thinking adds a piece of reasoning.
 func (a *Assembly) Thinking(key, piece string) (Event, bool) {
+	if !a.hold(len(piece)) {
+		return Event{}, false
+	}
 	p := a.part(key)
 	p.isThinking = true
 	p.thinking.WriteString(piece)
@@ -89,6 +124,9 @@ func (a *Assembly) Thinking(key, piece string) (Event, bool) {
 // Opaque sets the data that must be sent back to the provider with the
 // reasoning.
 func (a *Assembly) Opaque(key, opaque string) {
+	if !a.hold(len(opaque)) {
+		return
+	}
 	p := a.part(key)
 	p.isThinking = true
 	p.opaque = opaque
@@ -99,13 +137,16 @@ func (a *Assembly) Opaque(key, opaque string) {
 func (a *Assembly) Call(key, id, name string) {
 	p := a.part(key)
 	if p.isCall {
-		if p.name == "" {
+		if p.name == "" && a.hold(len(name)) {
 			p.name = name
 		}
 		return
 	}
-	if len(a.parts) > 0 && a.byKey[key] != p {
-		return // a part beyond maxParts
+	if a.calls++; a.calls > maxCalls {
+		a.exceed("the reply has more than %d tool calls", maxCalls)
+	}
+	if !a.hold(len(id) + len(name)) {
+		return
 	}
 	if !isWord(id, longestID) || len(id) < 8 || a.isUsed(id) {
 		id = "call_" + rand.Text()
@@ -117,6 +158,12 @@ func (a *Assembly) Call(key, id, name string) {
 func (a *Assembly) Args(key, piece string) (Event, bool) {
 	p, ok := a.byKey[key]
 	if !ok || !p.isCall || piece == "" {
+		return Event{}, false
+	}
+	if len(piece) > maxArgs-p.args.Len() {
+		a.exceed("the arguments of a tool call are longer than %d MiB", maxArgs>>20)
+	}
+	if !a.hold(len(piece)) {
 		return Event{}, false
 	}
 	p.args.WriteString(piece)

@@ -20,14 +20,24 @@ func TestAssemblyOfHostilePieces(t *testing.T) {
 		a.Args(key, "{}")
 	}
 	calls := a.Reply(StopCalls, conversation.Usage{}).Done.Message.Calls()
-	if len(calls) != maxParts {
-		t.Errorf("the reply has %d calls", len(calls))
+	if len(calls) != maxCalls || ReasonOf(a.Err()) != BadReply {
+		t.Errorf("the reply has %d calls, and the error %v", len(calls), a.Err())
+	}
+	a = NewAssembly("x", "m", Request{})
+	for i := range maxParts {
+		if a.Text(strconv.Itoa(i), "x"); a.Err() != nil {
+			t.Fatal(a.Err())
+		}
+	}
+	a.Opaque("another", "x")
+	if err := a.Err(); err == nil || !strings.Contains(err.Error(), "more than 1000 parts") {
+		t.Errorf("after %d parts: %v", maxParts+1, err)
 	}
 	a = NewAssembly("x", "m", Request{})
 	a.Call("c", "", "Shell")
 	a.Args("c", `{"command":"`)
 	piece := strings.Repeat("}", 512)
-	for range 64 << 10 {
+	for range 4 << 10 {
 		if a.Whole("c") {
 			t.Fatal("an unfinished string is whole")
 		}

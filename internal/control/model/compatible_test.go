@@ -24,7 +24,7 @@ func result(id string) conversation.Block {
 	return conversation.Block{Result: &conversation.ToolResult{CallID: id, Text: "ok"}}
 }
 
-func text(s string) conversation.Block { return conversation.Block{Text: s} }
+func textBlock(s string) conversation.Block { return conversation.Block{Text: s} }
 
 func thought(provider, opaque string) conversation.Block {
 	return conversation.Block{Thinking: &conversation.Thinking{Text: "t", Provider: provider, Opaque: opaque}}
@@ -41,26 +41,26 @@ func TestCompatible(t *testing.T) {
 		in, want []conversation.Message
 	}{
 		{"EmptyTextsAreDropped",
-			[]conversation.Message{said(user, text("a"), text(""), text(" \n")), said(assistant, text("\t")), said(user, text("b"))},
-			[]conversation.Message{said(user, text("a"), text("b"))}},
+			[]conversation.Message{said(user, textBlock("a"), textBlock(""), textBlock(" \n")), said(assistant, textBlock("\t")), said(user, textBlock("b"))},
+			[]conversation.Message{said(user, textBlock("a"), textBlock("b"))}},
 		{"ForeignThinkingIsDropped",
-			[]conversation.Message{said(user, text("a")), said(assistant, thought("x", "s"), thought("y", "s"), thought("x", ""), text("b")), said(user, text("c"))},
-			[]conversation.Message{said(user, text("a")), said(assistant, thought("x", "s"), text("b")), said(user, text("c"))}},
+			[]conversation.Message{said(user, textBlock("a")), said(assistant, thought("x", "s"), thought("y", "s"), thought("x", ""), textBlock("b")), said(user, textBlock("c"))},
+			[]conversation.Message{said(user, textBlock("a")), said(assistant, thought("x", "s"), textBlock("b")), said(user, textBlock("c"))}},
 		{"ThinkingThatNothingFollowsIsDropped",
-			[]conversation.Message{said(user, text("a")), said(assistant, thought("x", "s")), said(user, text("c"))},
-			[]conversation.Message{said(user, text("a"), text("c"))}},
+			[]conversation.Message{said(user, textBlock("a")), said(assistant, thought("x", "s")), said(user, textBlock("c"))},
+			[]conversation.Message{said(user, textBlock("a"), textBlock("c"))}},
 		{"NeighboursAreJoined",
-			[]conversation.Message{said(user, text("a")), said(user, text("b")), said(assistant, text("c")), said(assistant, call("c1")), said(user, result("c1")), said(user, text("d"))},
-			[]conversation.Message{said(user, text("a"), text("b")), said(assistant, text("c"), call("c1")), said(user, result("c1"), text("d"))}},
+			[]conversation.Message{said(user, textBlock("a")), said(user, textBlock("b")), said(assistant, textBlock("c")), said(assistant, call("c1")), said(user, result("c1")), said(user, textBlock("d"))},
+			[]conversation.Message{said(user, textBlock("a"), textBlock("b")), said(assistant, textBlock("c"), call("c1")), said(user, result("c1"), textBlock("d"))}},
 		{"OrphansAreDroppedAndResultsComeFirst",
-			[]conversation.Message{said(user, text("a"), result("c0")), said(assistant, call("c1")), said(user, text("b"), result("c1"), result("c1"), result("c2")), said(assistant, text("x")), said(user, result("c1"), text("z"))},
-			[]conversation.Message{said(user, text("a")), said(assistant, call("c1")), said(user, result("c1"), text("b")), said(assistant, text("x")), said(user, text("z"))}},
+			[]conversation.Message{said(user, textBlock("a"), result("c0")), said(assistant, call("c1")), said(user, textBlock("b"), result("c1"), result("c1"), result("c2")), said(assistant, textBlock("x")), said(user, result("c1"), textBlock("z"))},
+			[]conversation.Message{said(user, textBlock("a")), said(assistant, call("c1")), said(user, result("c1"), textBlock("b")), said(assistant, textBlock("x")), said(user, textBlock("z"))}},
 		{"AMessageOfOrphansGoes",
-			[]conversation.Message{said(user, text("a")), said(assistant, text("b")), said(user, result("c9")), said(assistant, text("c")), said(user, text("d"))},
-			[]conversation.Message{said(user, text("a")), said(assistant, text("b"), text("c")), said(user, text("d"))}},
+			[]conversation.Message{said(user, textBlock("a")), said(assistant, textBlock("b")), said(user, result("c9")), said(assistant, textBlock("c")), said(user, textBlock("d"))},
+			[]conversation.Message{said(user, textBlock("a")), said(assistant, textBlock("b"), textBlock("c")), said(user, textBlock("d"))}},
 		{"CallsOfTheUserAreDropped",
-			[]conversation.Message{said(user, text("a"), call("c1"), thought("x", "s"))},
-			[]conversation.Message{said(user, text("a"))}},
+			[]conversation.Message{said(user, textBlock("a"), call("c1"), thought("x", "s"))},
+			[]conversation.Message{said(user, textBlock("a"))}},
 		{"Nothing", nil, []conversation.Message{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestCompatible(t *testing.T) {
 
 func TestCompatibleMendsIdsArgumentsAndText(t *testing.T) {
 	long := "functions.Read:0/" + strings.Repeat("x", 90)
-	in := []conversation.Message{said(user, text("a\xff")),
+	in := []conversation.Message{said(user, textBlock("a\xff")),
 		said(assistant, conversation.Block{Call: &conversation.ToolCall{ID: long, Name: "Read", Args: json.RawMessage(`"{\"pa"`)}}),
 		said(user, result(long))}
 	got := Compatible("x", "m", in)
@@ -85,7 +85,7 @@ func TestCompatibleMendsIdsArgumentsAndText(t *testing.T) {
 		t.Errorf("args %s", c.Args)
 	}
 	for name, want := range map[string]string{"Read": "Read", "__proto__": "unknown", "functions.Read": "unknown", "": "unknown"} {
-		odd := []conversation.Message{said(user, text("a")), said(assistant, conversation.Block{Call: &conversation.ToolCall{ID: "c1", Name: name}}), said(user, result("c1"))}
+		odd := []conversation.Message{said(user, textBlock("a")), said(assistant, conversation.Block{Call: &conversation.ToolCall{ID: "c1", Name: name}}), said(user, result("c1"))}
 		if got := Compatible("x", "m", odd); got[1].Blocks[0].Call.Name != want || Validate(Request{Messages: got}) != nil {
 			t.Errorf("the name %q became %q: %v", name, got[1].Blocks[0].Call.Name, Validate(Request{Messages: got}))
 		}
@@ -113,7 +113,7 @@ func TestObject(t *testing.T) {
 // modify its argument, for any conversation.
 func TestCompatibleSettles(t *testing.T) {
 	block := rapid.OneOf(
-		rapid.Map(rapid.SampledFrom([]string{"", " ", "a", "b\xff"}), text),
+		rapid.Map(rapid.SampledFrom([]string{"", " ", "a", "b\xff"}), textBlock),
 		rapid.Map(rapid.SampledFrom([]string{"1", "2", "3", "x y"}), call),
 		rapid.Map(rapid.SampledFrom([]string{"1", "2", "3", "x y"}), result),
 		rapid.Map(rapid.SampledFrom([]string{"x", "y"}), func(p string) conversation.Block { return thought(p, "s") }),
@@ -147,7 +147,7 @@ func show(m []conversation.Message) string {
 
 func TestValidate(t *testing.T) {
 	object := json.RawMessage(`{"type":"object"}`)
-	ok := []conversation.Message{said(user, text("a")), said(assistant, call("c1"), call("c2")), said(user, result("c2"), result("c1"))}
+	ok := []conversation.Message{said(user, textBlock("a")), said(assistant, call("c1"), call("c2")), said(user, result("c2"), result("c1"))}
 	tools := []tool.Spec{{Name: "Read", Schema: object}}
 	if err := Validate(Request{Messages: ok, Tools: tools}); err != nil {
 		t.Fatal(err)
@@ -157,20 +157,20 @@ func TestValidate(t *testing.T) {
 	}
 	for name, r := range map[string]Request{
 		"none":              {},
-		"assistant first":   {Messages: []conversation.Message{said(assistant, text("a"))}},
-		"assistant last":    {Messages: []conversation.Message{said(user, text("a")), said(assistant, text("a"))}},
-		"twice":             {Messages: []conversation.Message{said(user, text("a")), said(user, text("a"))}},
-		"role":              {Messages: []conversation.Message{said("system", text("a"))}},
+		"assistant first":   {Messages: []conversation.Message{said(assistant, textBlock("a"))}},
+		"assistant last":    {Messages: []conversation.Message{said(user, textBlock("a")), said(assistant, textBlock("a"))}},
+		"twice":             {Messages: []conversation.Message{said(user, textBlock("a")), said(user, textBlock("a"))}},
+		"role":              {Messages: []conversation.Message{said("system", textBlock("a"))}},
 		"empty":             {Messages: []conversation.Message{said(user)}},
-		"empty block":       {Messages: []conversation.Message{said(user, text(""))}},
+		"empty block":       {Messages: []conversation.Message{said(user, textBlock(""))}},
 		"two parts":         {Messages: []conversation.Message{said(user, conversation.Block{Text: "a", Image: &conversation.Image{}})}},
-		"no result":         {Messages: []conversation.Message{said(user, text("a")), said(assistant, call("c1"), call("c2")), said(user, result("c1"))}},
-		"call last":         {Messages: []conversation.Message{said(user, text("a")), said(assistant, call("c1"))}},
+		"no result":         {Messages: []conversation.Message{said(user, textBlock("a")), said(assistant, call("c1"), call("c2")), said(user, result("c1"))}},
+		"call last":         {Messages: []conversation.Message{said(user, textBlock("a")), said(assistant, call("c1"))}},
 		"orphan":            {Messages: []conversation.Message{said(user, result("c1"))}},
 		"id twice":          {Messages: append(append([]conversation.Message{}, ok...), said(assistant, call("c1")), said(user, result("c1")))},
 		"user calls":        {Messages: []conversation.Message{said(user, call("c1"))}},
-		"assistant shows":   {Messages: []conversation.Message{said(user, text("a")), said(assistant, img("image/png", "x")), said(user, text("b"))}},
-		"call without name": {Messages: []conversation.Message{said(user, text("a")), said(assistant, conversation.Block{Call: &conversation.ToolCall{ID: "c"}}), said(user, result("c"))}},
+		"assistant shows":   {Messages: []conversation.Message{said(user, textBlock("a")), said(assistant, img("image/png", "x")), said(user, textBlock("b"))}},
+		"call without name": {Messages: []conversation.Message{said(user, textBlock("a")), said(assistant, conversation.Block{Call: &conversation.ToolCall{ID: "c"}}), said(user, result("c"))}},
 		"media type":        {Messages: []conversation.Message{said(user, img("image/bmp", "x"))}},
 		"empty image":       {Messages: []conversation.Message{said(user, img("image/png", ""))}},
 		"tool name":         {Messages: ok, Tools: []tool.Spec{{Name: "a b", Schema: object}}},

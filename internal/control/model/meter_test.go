@@ -11,27 +11,31 @@ import (
 	"aloft/internal/conversation"
 )
 
-func TestMeteredBody(t *testing.T) {
-	list := "[" + strings.Repeat("0,", maxEventValues) + "0]"
+func TestEventsAreMetered(t *testing.T) {
+	list := "[" + strings.Repeat("0,", maxValues) + "0]"
 	small := `data: {"a":[1,2,{"b":"\"[,,,\\"}]}` + "\r\n\r\n"
-	long := strings.Repeat("x", maxEventBytes)
+	long := strings.Repeat("x", maxEvent)
 	for name, c := range map[string]struct {
 		body  string
 		whole bool
 		ok    bool
 	}{
-		"many small events":           {strings.Repeat(small, maxEventValues), false, true},
-		"text":                        {"data: \"" + strings.Repeat(",[{", maxEventValues) + "\"\n\n", false, true},
+		"many small events":           {strings.Repeat(small, maxValues), false, true},
+		"text":                        {"data: \"" + strings.Repeat(",[{", maxValues) + "\"\n\n", false, true},
 		"values":                      {"data: " + list + "\n\n", false, false},
 		"values of an image's reply":  {list, true, false},
-		"blank lines in a value":      {strings.Repeat("[0,\n\n", maxEventValues), true, false},
+		"blank lines in a value":      {strings.Repeat("[0,\n\n", maxValues), true, false},
 		"a quote before the value":    {": \"\nevent: \"\ndata: " + list + "\n\n", false, false},
 		"a bracket before the value":  {"event: ]}\ndata: " + list + "\n\n", false, false},
 		"a long event":                {"data: " + long + "\n\n", false, false},
 		"several long events":         {"data: " + long[9:] + "\n\ndata: " + long[9:] + "\n\n", false, true},
 		"a long reply with one value": {long + "x", true, true},
 	} {
-		body := &meteredBody{ReadCloser: io.NopCloser(iotest.HalfReader(strings.NewReader(c.body))), whole: c.whole}
+		most := maxEvent
+		if c.whole {
+			most = maxReply
+		}
+		body := &patientBody{body: io.NopCloser(iotest.HalfReader(strings.NewReader(c.body))), left: maxReply, most: most}
 		n, err := io.Copy(io.Discard, body)
 		if e, ok := errors.AsType[*Error](err); (err == nil) != c.ok || !c.ok && (!ok || e.Reason != BadReply) {
 			t.Errorf("%s: %v after %d bytes", name, err, n)

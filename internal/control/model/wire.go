@@ -16,6 +16,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"aloft/internal/text"
 )
 
 // Limits of a connection to a provider. Only the dial has a short timeout,
@@ -24,7 +26,9 @@ const (
 	dialTimeout   = 5 * time.Second
 	headerTimeout = 10 * time.Minute
 	idleTimeout   = 5 * time.Minute // between two reads of a stream
-	maxReply      = 64 << 20        // bytes of one response on the wire
+	maxReply      = 64 << 20        // bytes of one response on the wire: 128,000 tokens with 300 bytes of framing each are 38 MB
+	maxEvent      = 8 << 20         // bytes of one event: the last event of the Responses API repeats the reply, its instructions and its tools
+	maxValues     = 64 << 10        // JSON values of one event, since an SDK may allocate a KiB for "{}"; arguments, which are strings, are one value
 	maxErrorBody  = 64 << 10        // bytes read of an error response
 )
 
@@ -41,11 +45,14 @@ var transport = sync.OnceValue(func() *http.Transport {
 
 // Wire is the HTTP transport of a provider's SDK. It converts every error
 // response into an [*Error] before the SDK sees it, limits the size of
-// responses and of their events and the silence within them, follows no
-// redirects (they would leak the key), and removes the key from every error. It
-// is safe for concurrent use.
+// responses and the silence within them, follows no redirects (they would leak
+// the key), and removes the key from every error. It is safe for concurrent
+// use.
 type Wire struct {
 	Client *http.Client // for the SDK
+	// Whole says that a response is one document, such as an image in base64,
+	// which may be longer than an event of a stream.
+	Whole bool
 
 	next    http.RoundTripper
 	secrets []string
@@ -91,9 +98,23 @@ func (w *Wire) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, &Error{Reason: BadReply, Status: res.StatusCode,
 			Message: "the address answers with a web page, not a model's reply; check base_url"}
 	}
-	whole, _ := req.Context().Value(wholeKey{}).(bool)
-	res.Body = &meteredBody{ReadCloser: &patientBody{body: res.Body, left: maxReply}, whole: whole}
+	most := maxEvent
+	if w.Whole {
+		most = maxReply
+	}
+	kept, _ := req.Context().Value(failureKey{}).(*error)
+	res.Body = &patientBody{body: res.Body, left: maxReply, most: most, kept: kept}
 	return res, nil
+}
+
+type failureKey struct{}
+
+// KeepFailure returns a context for one request, and a function that returns the
+// error with which [Wire] ended the response, or nil. An SDK may decode what came
+// before that error, and return an error about its unfinished last event instead.
+func KeepFailure(ctx context.Context) (context.Context, func() error) {
+	kept := new(error)
+	return context.WithValue(ctx, failureKey{}, kept), func() error { return *kept }
 }
 
 // Error converts an error of an SDK to one that Stream may yield: the cause of
@@ -155,14 +176,26 @@ func CutShort() *Error {
 	return &Error{Reason: Cut, Message: "the stream ended before the reply did", Err: io.ErrUnexpectedEOF}
 }
 
-// A patientBody limits the length of a body and the time between its pieces.
+// A patientBody limits the length of a body, the time between its pieces, and
+// the size of each event.
 type patientBody struct {
-	body io.ReadCloser
-	left int64
+	body   io.ReadCloser
+	left   int64
+	most   int // bytes of one event; 0 for no limit of events
+	events text.Meter
+	kept   *error // set to an error of this type's own, if not nil
 }
 
 // Read implements [io.Reader].
 func (b *patientBody) Read(p []byte) (int, error) {
+	n, err := b.read(p)
+	if _, ours := err.(*Error); ours && b.kept != nil { //nolint:errorlint // an error that read made, not one that it wraps
+		*b.kept = err
+	}
+	return n, err
+}
+
+func (b *patientBody) read(p []byte) (int, error) {
 	if b.left <= 0 {
 		return 0, &Error{Reason: BadReply, Message: fmt.Sprintf("the answer is longer than %d MiB", maxReply>>20)}
 	}
@@ -180,7 +213,22 @@ func (b *patientBody) Read(p []byte) (int, error) {
 		return n, &Error{Reason: Cut, Message: fmt.Sprintf("the stream was silent for %v", idleTimeout)}
 	}
 	b.left -= int64(n)
+	if err := b.limit(p[:n]); err != nil {
+		return 0, err
+	}
 	return n, err
+}
+
+// limit returns an [*Error] if the next bytes of the stream make an event too
+// large. Its limits apply before an SDK decodes the event.
+func (b *patientBody) limit(p []byte) error {
+	switch {
+	case b.most == 0 || b.events.Count(p, b.most, maxValues):
+		return nil
+	case b.events.Size() > b.most:
+		return &Error{Reason: BadReply, Message: fmt.Sprintf("an event of the stream is larger than %d MiB", b.most>>20)}
+	}
+	return &Error{Reason: BadReply, Message: fmt.Sprintf("an event of the stream has more than %d JSON values", maxValues)}
 }
 
 // Close implements [io.Closer].

@@ -111,6 +111,9 @@ func (m *messages) ask(ctx context.Context, req model.Request, yield func(model.
 	d := decoder{assembly: model.NewAssembly(provider, m.cfg.Name, req)}
 	for stream.Next() {
 		ev, ok := d.event(stream.Current())
+		if err := d.assembly.Err(); err != nil {
+			return m.wire.Error(ctx, err)
+		}
 		if ok && !yield(ev, nil) || ev.Done != nil {
 			return nil
 		}

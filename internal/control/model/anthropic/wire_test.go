@@ -2,6 +2,7 @@ package anthropic_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -170,13 +171,22 @@ func FuzzStream(f *testing.F) {
 	})
 }
 
-func TestSwollenReplies(t *testing.T) {
-	open := func(url string) model.Model {
+func TestHostileServerIsBounded(t *testing.T) {
+	event := func(data string) string { return "event: content_block_delta\ndata: " + data + "\n\n" }
+	modeltest.Bounds(t, modeltest.Format{
+		Text: func(piece string) string {
+			return event(`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"` + piece + `"}}`)
+		},
+		Args: func(piece string) string {
+			return event(`{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"` + piece + `"}}`)
+		},
+		Call: func(i int) string {
+			return "event: content_block_start\ndata: " + fmt.Sprintf(`{"type":"content_block_start","index":%d,"content_block":{"type":"tool_use","id":"toolu_%08d","name":"Shell","input":{}}}`, i, i) + "\n\n"
+		},
+		Values: func(n int) string {
+			return event(`{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","name":"Shell","input":[{}` + strings.Repeat(",{}", n-1) + "]}}")
+		},
+	}, func(_ *testing.T, url string) model.Model {
 		return anthropic.New(anthropic.Config{Name: "x", BaseURL: url, Key: "k"})
-	}
-	req := model.Request{Messages: []conversation.Message{conversation.Text(conversation.User, "hi")}}
-	modeltest.Swollen(t, open, req,
-		"event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"content\":[%s]}}\n\n",
-		"event: content_block_start\ndata: {\"type\":\"content_block_start\",\"content_block\":{\"type\":\"tool_use\",\"input\":[%s]}}\n\n",
-		"event: message_delta \"{[\ndata: {\"type\":\"message_delta\",\"usage\":{\"iterations\":[%s]}}\n\n")
+	})
 }

@@ -5,6 +5,7 @@
 package google
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -101,16 +102,20 @@ func (g *gemini) Stream(ctx context.Context, req model.Request) iter.Seq2[model.
 func (g *gemini) ask(ctx context.Context, req model.Request, yield func(model.Event, error) bool) error {
 	inner, stop := context.WithCancel(ctx)
 	defer stop()
+	inner, failure := model.KeepFailure(inner)
 	contents, config := params(g.cfg, req)
 	d := decoder{assembly: model.NewAssembly(provider, g.cfg.Name, req)}
 	for res, err := range guarded(g.models.GenerateContentStream(inner, g.cfg.Name, contents, config)) {
 		if err != nil {
-			return g.wire.Error(ctx, streamError(err))
+			return g.wire.Error(ctx, cmp.Or(failure(), streamError(err)))
 		}
 		for _, ev := range d.events(res) {
 			if !yield(ev, nil) {
 				return nil
 			}
+		}
+		if err := d.assembly.Err(); err != nil {
+			return g.wire.Error(ctx, err)
 		}
 	}
 	if err := ctx.Err(); err != nil || !d.finished {

@@ -18,7 +18,9 @@ func NewImages(cfg Config) (model.ImageModel, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &images{m.(*gemini)}, nil
+	g := m.(*gemini)
+	g.wire.Whole = true
+	return &images{g}, nil
 }
 
 type images struct{ *gemini }
@@ -65,5 +67,5 @@ func (m *images) whole(ctx context.Context, contents []*sdk.Content) (res *sdk.G
 			res, err = nil, &model.Error{Reason: model.BadReply, Message: "the reply is not in the form of the API"}
 		}
 	}()
-	return m.models.GenerateContent(model.Whole(ctx), m.cfg.Name, contents, &sdk.GenerateContentConfig{ResponseModalities: []string{"TEXT", "IMAGE"}})
+	return m.models.GenerateContent(ctx, m.cfg.Name, contents, &sdk.GenerateContentConfig{ResponseModalities: []string{"TEXT", "IMAGE"}})
 }

@@ -122,9 +122,16 @@ func FuzzStream(f *testing.F) {
 	})
 }
 
-func TestSwollenReplies(t *testing.T) {
-	modeltest.Swollen(t, func(url string) model.Model { return open(t, url) }, hi,
-		"data: {\"candidates\":[%s]}\n\n",
-		"data: {\"candidates\":[{\"content\":{\"parts\":[%s]}}]}\n\n",
-		"{\"error\":{\"details\":[%s]}}\n\n")
+func TestHostileServerIsBounded(t *testing.T) {
+	modeltest.Bounds(t, modeltest.Format{
+		Text: func(piece string) string {
+			return `data: {"candidates":[{"content":{"parts":[{"text":"` + piece + `"}]}}]}` + "\n\n"
+		},
+		Call: func(int) string {
+			return `data: {"candidates":[{"content":{"parts":[{"functionCall":{"name":"Shell","args":{}}}]}}]}` + "\n\n"
+		},
+		Values: func(n int) string {
+			return `data: {"candidates":[{"content":{"parts":[{}` + strings.Repeat(",{}", n-1) + "]}}]}\n\n"
+		},
+	}, func(t *testing.T, url string) model.Model { return open(t, url) })
 }

@@ -3,11 +3,6 @@ package modeltest
 import (
 	"context"
 	"encoding/json"
-	"io"
-	"net/http"
-	"net/http/httptest"
-	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -50,32 +45,5 @@ func Hostile(t *testing.T, m model.Model, req model.Request, within time.Duratio
 	}
 	if ends != 1 {
 		t.Fatalf("%d ends", ends)
-	}
-}
-
-// Swollen sends requests to a model with a server whose replies are small but
-// decode to much more, and fails the test if one reply makes the client
-// allocate more than 64 MiB. open returns the model for a base URL; formats
-// are replies in which "%s" is replaced by millions of elements of a list.
-func Swollen(t *testing.T, open func(url string) model.Model, req model.Request, formats ...string) {
-	t.Helper()
-	const most = 64 << 20
-	for _, format := range formats {
-		for _, element := range []string{"{},", "0,"} {
-			list := strings.Repeat(element, 4<<20/len(element))
-			body := strings.Replace(format, "%s", list[:len(list)-1], 1)
-			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Content-Type", "text/event-stream")
-				_, _ = io.WriteString(w, body) // the client may hang up
-			}))
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			Hostile(t, open(s.URL), req, 2*time.Minute)
-			runtime.ReadMemStats(&after)
-			s.Close()
-			if got := after.TotalAlloc - before.TotalAlloc; got > most {
-				t.Errorf("%.60q of %.8q allocates %d MiB", format, element, got>>20)
-			}
-		}
 	}
 }

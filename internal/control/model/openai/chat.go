@@ -84,9 +84,6 @@ type chatDecoder struct {
 	usage    conversation.Usage
 }
 
-// maxCalls is the maximum number of calls in a reply; later ones are dropped.
-const maxCalls = 1000
-
 type startedCall struct{ key, id string }
 
 func (d *chatDecoder) event(data []byte) ([]model.Event, error) {
@@ -139,9 +136,6 @@ func (d *chatDecoder) key(call chatPiece) string {
 		known = false
 	}
 	if !known {
-		if d.count >= maxCalls {
-			return ""
-		}
 		d.count++
 		b = startedCall{key: "call " + strconv.Itoa(d.count), id: call.ID}
 		d.begun[call.Index] = b
@@ -149,6 +143,8 @@ func (d *chatDecoder) key(call chatPiece) string {
 	d.assembly.Call(b.key, b.id, call.Function.Name)
 	return b.key
 }
+
+func (d *chatDecoder) err() error { return d.assembly.Err() }
 
 func (d *chatDecoder) end() (model.Event, bool) {
 	if d.refused && d.stop == model.StopEnd {

@@ -22,7 +22,9 @@ func NewImages(cfg Config) model.ImageModel {
 	if cfg.BaseURL == "" {
 		cfg.BaseURL = defaultBaseURL
 	}
-	return &images{client{cfg: cfg, wire: model.NewWire(cfg.Client, cfg.Key), base: strings.TrimRight(cfg.BaseURL, "/")}}
+	wire := model.NewWire(cfg.Client, cfg.Key)
+	wire.Whole = true
+	return &images{client{cfg: cfg, wire: wire, base: strings.TrimRight(cfg.BaseURL, "/")}}
 }
 
 type images struct{ client }
@@ -58,7 +60,7 @@ func (m *images) generate(ctx context.Context, req model.ImageRequest) (data []b
 	if err != nil {
 		return nil, used, err
 	}
-	r, err := http.NewRequestWithContext(model.Whole(ctx), http.MethodPost, m.base+path, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, m.base+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, used, err
 	}
@@ -90,7 +92,7 @@ func (m *images) generate(ctx context.Context, req model.ImageRequest) (data []b
 	if err := json.Unmarshal(text, &reply); err != nil {
 		return nil, used, &model.Error{Reason: model.BadReply, Message: "the reply is not in the form of the API"}
 	}
-	used = model.Plausible(conversation.Usage{Input: reply.Usage.Input, Output: reply.Usage.Output})
+	used = conversation.Usage{Input: max(reply.Usage.Input, 0), Output: max(reply.Usage.Output, 0)}
 	switch {
 	case len(reply.Data) == 0:
 		return nil, used, &model.Error{Reason: model.BadReply, Message: "the reply has no image"}

@@ -174,6 +174,8 @@ func (d *responseDecoder) reply(e responseEvent) model.Event {
 		u.InputTokensDetails.CachedTokens, u.InputTokensDetails.CacheWriteTokens))
 }
 
+func (d *responseDecoder) err() error { return d.assembly.Err() }
+
 // end reports that a stream without its last event has no complete reply.
 func (d *responseDecoder) end() (model.Event, bool) { return model.Event{}, false }
 

@@ -3,6 +3,7 @@ package openai
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,14 +12,17 @@ import (
 	"aloft/internal/control/model"
 )
 
-// maxEvent is the maximum length of a line in a stream, in bytes.
-const maxEvent = 32 << 20
+// maxLine is the maximum length of a line in a stream, in bytes; [model.Wire]
+// has a lower limit.
+const maxLine = 32 << 20
 
 // A decoder converts the events of one stream.
 type decoder interface {
 	// event converts one event. It returns any number of our events, or the
 	// error that the provider reports in it.
 	event(data []byte) ([]model.Event, error)
+	// err returns an error if the reply has exceeded a limit.
+	err() error
 	// end returns the complete reply if the stream contained one.
 	end() (model.Event, bool)
 }
@@ -35,6 +39,7 @@ func (c client) post(ctx context.Context, path string, body any, encoded model.S
 				return false, errDone
 			}
 		}
+		err = cmp.Or(err, d.err())
 		return err == nil, err
 	})
 	switch {
@@ -78,7 +83,7 @@ func (c client) stream(ctx context.Context, path string, body any, take func([]b
 	}
 	defer resp.Body.Close()
 	lines := bufio.NewScanner(resp.Body)
-	lines.Buffer(nil, maxEvent)
+	lines.Buffer(nil, maxLine)
 	var data []byte
 	for lines.Scan() {
 		line := lines.Bytes()

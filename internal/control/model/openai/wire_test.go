@@ -2,6 +2,7 @@ package openai_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -227,22 +228,44 @@ func FuzzResponses(f *testing.F) {
 	fuzz(f, openai.Responses)
 }
 
-func TestSwollenReplies(t *testing.T) {
-	for api, formats := range map[openai.API][]string{
-		openai.Chat: {
-			"data: {\"choices\":[%s]}\n\n",
-			"data: {\"choices\":[{\"delta\":{\"tool_calls\":[%s]}}]}\n\n",
-		},
-		openai.Responses: {
-			"data: {\"type\":\"response.output_item.done\",\"item\":{\"type\":\"reasoning\",\"encrypted_content\":\"x\",\"summary\":[%s]}}\n\n",
-		},
-	} {
-		modeltest.Swollen(t, func(url string) model.Model {
+func TestHostileServerIsBounded(t *testing.T) {
+	open := func(api openai.API) func(t *testing.T, url string) model.Model {
+		return func(t *testing.T, url string) model.Model {
 			m, err := openai.New(openai.Config{Name: "x", API: api, BaseURL: url})
 			if err != nil {
 				t.Fatal(err)
 			}
 			return m
-		}, hi, formats...)
+		}
 	}
+	t.Run("Chat", func(t *testing.T) {
+		delta := func(fields string) string { return `data: {"choices":[{"index":0,"delta":{` + fields + "}}]}\n\n" }
+		modeltest.Bounds(t, modeltest.Format{
+			Text: func(piece string) string { return delta(`"content":"` + piece + `"`) },
+			Args: func(piece string) string {
+				return delta(`"tool_calls":[{"index":0,"function":{"arguments":"` + piece + `"}}]`)
+			},
+			Call: func(i int) string {
+				return delta(fmt.Sprintf(`"tool_calls":[{"index":%d,"id":"call_%08d","function":{"name":"Shell","arguments":""}}]`, i, i))
+			},
+			Values: func(n int) string { return delta(`"tool_calls":[{}` + strings.Repeat(",{}", n-1) + "]") },
+		}, open(openai.Chat))
+	})
+	t.Run("Responses", func(t *testing.T) {
+		event := func(kind, fields string) string { return `data: {"type":"` + kind + `",` + fields + "}\n\n" }
+		modeltest.Bounds(t, modeltest.Format{
+			Text: func(piece string) string {
+				return event("response.output_text.delta", `"output_index":0,"delta":"`+piece+`"`)
+			},
+			Args: func(piece string) string {
+				return event("response.function_call_arguments.delta", `"output_index":0,"delta":"`+piece+`"`)
+			},
+			Call: func(i int) string {
+				return event("response.output_item.added", fmt.Sprintf(`"output_index":%d,"item":{"type":"function_call","call_id":"call_%08d","name":"Shell","arguments":""}`, i, i))
+			},
+			Values: func(n int) string {
+				return event("response.output_item.done", `"item":{"type":"reasoning","encrypted_content":"x","summary":[{}`+strings.Repeat(",{}", n-1)+"]}")
+			},
+		}, open(openai.Responses))
+	})
 }
