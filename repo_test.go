@@ -34,9 +34,10 @@ var mayImport = map[string][]string{
 	"cmd/...":         {"..."}, // main packages put it together
 	"internal/server": {"..."}, // and this one, the parts of a server
 
-	// Parts of it that know nothing of its configuration.
+	// Parts of it that know nothing of the rest of its configuration.
 	"internal/server/database":     {"internal/atomicfile", "internal/fault", "internal/control/store", "internal/control/store/..."},
 	"internal/server/adapter":      {"NOUNS", "internal/environment", "internal/control/..."},
+	"internal/server/gitserver":    {"internal/fault", "internal/control/forge", "internal/control/forge/...", "internal/control/gateway", "internal/control/machine/container"},
 	"internal/server/unprivileged": {"internal/fault", "internal/lockfile", "internal/control/confine"},
 	"internal/server/engine":       {"internal/policy", "internal/control/egress", "internal/control/dockerfile", "internal/control/dockerfile/...", "internal/control/machine/container"},
 	"internal/server/probe":        {"internal/server/unprivileged", "internal/control/gateway", "internal/control/image/...", "internal/control/image", "internal/control/machine/container", "internal/guest/sandbox"},

@@ -154,7 +154,7 @@ func (a *assembly) openModels(context.Context) (err error) {
 // issuer of the tokens by which machines identify themselves.
 func (a *assembly) openGateway(context.Context) error {
 	c := a.config.Git
-	credentials, err := gitCredentials(c)
+	credentials, err := c.GatewayCredentials()
 	if err != nil {
 		return UsageError{err}
 	}
@@ -226,16 +226,16 @@ func (a *assembly) openMCP(context.Context) (err error) {
 
 // openPulls creates the [pull.Desk], which opens pull requests at forges.
 func (a *assembly) openPulls(context.Context) error {
-	forges, err := newForges(a.config.Git, a.gateway)
+	forges, err := a.config.Git.Forges(a.gateway)
 	if err != nil {
-		return err
+		return UsageError{err}
 	}
-	if a.team.Reviewers, err = reviewersOf(a.config.Git); err != nil {
-		return err
+	if a.team.Reviewers, err = a.config.Git.Reviewers(); err != nil {
+		return UsageError{err}
 	}
-	asApp, err := appForges(a.config.Git)
+	asApp, err := a.config.Git.AppForges()
 	if err != nil {
-		return err
+		return UsageError{err}
 	}
 	a.pulls = pull.New(pull.Config{
 		Forges: forges, App: asApp, Git: a.gateway, Journal: a.observer.Journal(), Secrets: a.configured,
@@ -341,9 +341,9 @@ func (a *assembly) openSignIn(context.Context) (err error) {
 
 func (a *assembly) openAPI(context.Context) error {
 	c := a.config
-	catalog, err := newCatalog(c.Git, a.logger)
+	catalog, err := c.Git.Catalog(a.logger)
 	if err != nil {
-		return err
+		return UsageError{err}
 	}
 	proxies, err := trustedProxies(c.TrustedProxies)
 	if err != nil {

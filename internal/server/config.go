@@ -23,6 +23,7 @@ import (
 	"aloft/internal/control/machine/container"
 	"aloft/internal/control/safe"
 	"aloft/internal/policy"
+	"aloft/internal/server/gitserver"
 )
 
 // Config is the file that `aloft serve --config` reads. The keys are
@@ -35,28 +36,28 @@ type Config struct {
 	PublicURL string `yaml:"public_url"` // the server's public address; default http:// and the listen address
 	// TrustedProxies are ranges of addresses of reverse proxies, whose
 	// X-Forwarded-For says where a request came from.
-	TrustedProxies []string        `yaml:"trusted_proxies"`
-	Store          string          `yaml:"store"` // address of a PostgreSQL database; default a file in the data folder
-	Models         []ModelConfig   `yaml:"models"`
-	DefaultModel   string          `yaml:"default_model"`
-	FastModel      string          `yaml:"fast_model"`
-	ImageModel     imageConfig     `yaml:"image_model"` // for the tool GenerateImage
-	Git            gitConfig       `yaml:"git"`
-	Machine        machineConfig   `yaml:"machine"`
-	Artifacts      artifactsConfig `yaml:"artifacts"`
-	Images         imagesConfig    `yaml:"images"`
-	Telemetry      telemetryConfig `yaml:"telemetry"`
-	Secrets        secretsConfig   `yaml:"secrets"`
-	Preview        previewConfig   `yaml:"preview"`
-	Policy         policyConfig    `yaml:"policy"`
-	API            limitsConfig    `yaml:"api"`
-	Limits         runLimits       `yaml:"limits"` // limits of each run
-	Quotas         quotasConfig    `yaml:"quotas"` // of each person
-	SignIn         signInConfig    `yaml:"sign_in"`
-	Outbound       egressConfig    `yaml:"outbound"` // what the server itself may connect to for users
-	Environments   buildsConfig    `yaml:"environments"`
-	Checks         checksConfig    `yaml:"checks"` // of each run
-	WebSearch      searchConfig    `yaml:"web_search"`
+	TrustedProxies []string         `yaml:"trusted_proxies"`
+	Store          string           `yaml:"store"` // address of a PostgreSQL database; default a file in the data folder
+	Models         []ModelConfig    `yaml:"models"`
+	DefaultModel   string           `yaml:"default_model"`
+	FastModel      string           `yaml:"fast_model"`
+	ImageModel     imageConfig      `yaml:"image_model"` // for the tool GenerateImage
+	Git            gitserver.Config `yaml:"git"`
+	Machine        machineConfig    `yaml:"machine"`
+	Artifacts      artifactsConfig  `yaml:"artifacts"`
+	Images         imagesConfig     `yaml:"images"`
+	Telemetry      telemetryConfig  `yaml:"telemetry"`
+	Secrets        secretsConfig    `yaml:"secrets"`
+	Preview        previewConfig    `yaml:"preview"`
+	Policy         policyConfig     `yaml:"policy"`
+	API            limitsConfig     `yaml:"api"`
+	Limits         runLimits        `yaml:"limits"` // limits of each run
+	Quotas         quotasConfig     `yaml:"quotas"` // of each person
+	SignIn         signInConfig     `yaml:"sign_in"`
+	Outbound       egressConfig     `yaml:"outbound"` // what the server itself may connect to for users
+	Environments   buildsConfig     `yaml:"environments"`
+	Checks         checksConfig     `yaml:"checks"` // of each run
+	WebSearch      searchConfig     `yaml:"web_search"`
 
 	Connections  []connectionConfig `yaml:"connections"` // senders of events
 	PullRequests pullRequestsConfig `yaml:"pull_requests"`
@@ -115,43 +116,6 @@ type ModelConfig struct {
 	Params         map[string]any      `yaml:"params"`          // default parameter values; a request can override them
 	Offers         map[string][]string `yaml:"offers"`          // values that a request may set, by parameter; an empty list removes the parameter
 	ThinkingBudget int                 `yaml:"thinking_budget"` // tokens, for Claude models with a thinking budget
-}
-
-// gitConfig configures access to repositories.
-type gitConfig struct {
-	Credentials []credentialConfig `yaml:"credentials"`
-	AllowFile   fileRoots          `yaml:"allow_file"` // folders in which file:// URLs may name repositories
-	// Dependencies lists URL prefixes, such as https://github.com/acme, of repositories
-	// that may be used as submodules and repositoryDependencies. If absent, those of
-	// the repository's own owner are allowed; [] allows none.
-	Dependencies []string `yaml:"dependencies"`
-	LFSHosts     []string `yaml:"lfs_hosts"` // hosts outside public networks that may serve LFS objects
-	AuthorName   string   `yaml:"author_name"`
-	AuthorEmail  string   `yaml:"author_email"`
-}
-
-// credentialConfig is a credential for all repositories below a URL.
-type credentialConfig struct {
-	URL      string `yaml:"url"` // the longest match wins
-	Username string `yaml:"username"`
-	Token    string `yaml:"token"`
-	TokenEnv string `yaml:"token_env"`
-	// TokenFile is a file with the token, relative to the configuration's folder.
-	TokenFile string `yaml:"token_file"`
-	// Forge is the host's API: github, gitlab, gitea (also for Forgejo) or none.
-	Forge     string            `yaml:"forge"`
-	API       string            `yaml:"api"`       // address of that API, if it is not the default
-	Reviewers map[string]string `yaml:"reviewers"` // logins at the host, by e-mail address here
-	// App is a GitHub App, which creates one-hour tokens instead of a fixed one.
-	App appConfig `yaml:"app"`
-}
-
-// appConfig is a GitHub App.
-type appConfig struct {
-	ID      string `yaml:"id"`       // app id or client id
-	Key     string `yaml:"key"`      // private key from GitHub, in PEM
-	KeyEnv  string `yaml:"key_env"`  // or the environment variable that holds it
-	KeyFile string `yaml:"key_file"` // or the file, relative to the configuration's folder
 }
 
 // machineConfig configures machines.
@@ -221,7 +185,7 @@ type telemetryConfig struct {
 func DefaultConfig() Config {
 	return Config{
 		Models:    []ModelConfig{{ID: "scripted", Provider: "scripted"}},
-		Git:       gitConfig{AuthorName: "Aloft", AuthorEmail: "aloft@localhost"},
+		Git:       gitserver.Config{AuthorName: "Aloft", AuthorEmail: "aloft@localhost"},
 		Machine:   machineConfig{Image: "host", PIDs: 4096, MemoryBytes: container.DefaultMemory(), DiskBytes: disk.Half, IdleMinutes: 30, RetentionDays: 30},
 		Artifacts: artifactsConfig{MaxBytes: artifact.DefaultLimits.Size},
 		Images:    imagesConfig{Recheck: "1h", Unused: "168h", Builder: "auto", BuildNetwork: dockerfile.Machine},
@@ -379,14 +343,14 @@ func (c *Config) check(dir string, getenv func(string) string) error {
 		if err := fromFile(&cred.Token, dir, cred.TokenFile, at+".token"); err != nil {
 			return err
 		}
-		if err := cred.checkApp(dir, at, getenv); err != nil {
+		if err := fromEnv(&cred.App.Key, cred.App.KeyEnv, at+".app.key", getenv); err != nil {
+			return err
+		}
+		if err := fromFile(&cred.App.Key, dir, cred.App.KeyFile, at+".app.key"); err != nil {
 			return err
 		}
 	}
-	if err := c.Git.AllowFile.check(); err != nil {
-		return err
-	}
-	if _, err := gitCredentials(c.Git); err != nil {
+	if err := c.Git.Check(); err != nil {
 		return err
 	}
 	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "") {

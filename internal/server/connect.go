@@ -17,6 +17,7 @@ import (
 	"aloft/internal/control/model"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
+	"aloft/internal/server/gitserver"
 )
 
 // ErrReload is the error of [Server.Run] after [Server.Reload].
@@ -104,14 +105,14 @@ func (a *assembly) addModel(m connect.Model) {
 }
 
 func (a *assembly) addGitServer(g connect.GitServer) {
-	cred := credentialConfig{URL: g.URL, Username: g.Username, Token: g.Token, Forge: g.Forge}
+	cred := gitserver.Credential{URL: g.URL, Username: g.Username, Token: g.Token, Forge: g.Forge}
 	git := a.config.Git
-	if slices.ContainsFunc(git.Credentials, func(c credentialConfig) bool { return hostOf(c.URL) == g.Host }) {
+	if slices.ContainsFunc(git.Credentials, func(c gitserver.Credential) bool { return hostOf(c.URL) == g.Host }) {
 		a.ignore("git server "+g.Host, errors.New("the configuration file has a credential for this host"))
 		return
 	}
 	git.Credentials = append(slices.Clone(git.Credentials), cred)
-	if _, err := gitCredentials(git); err != nil {
+	if _, err := git.GatewayCredentials(); err != nil {
 		a.ignore("git server "+g.Host, err)
 		return
 	}
@@ -132,7 +133,7 @@ func modelConfig(m connect.Model) ModelConfig {
 }
 
 func hostOf(credentialURL string) string {
-	host, _, _ := strings.Cut(bareURL(credentialURL), "/")
+	host, _, _ := strings.Cut(gitserver.BareURL(credentialURL), "/")
 	return strings.ToLower(host)
 }
 
@@ -140,9 +141,9 @@ func hostOf(credentialURL string) string {
 func withoutUser(credentialURL string) string {
 	scheme, _, ok := strings.Cut(credentialURL, "://")
 	if !ok {
-		return bareURL(credentialURL)
+		return gitserver.BareURL(credentialURL)
 	}
-	return scheme + "://" + bareURL(credentialURL)
+	return scheme + "://" + gitserver.BareURL(credentialURL)
 }
 
 // Effective implements [connect.Server].
@@ -156,7 +157,7 @@ func (c *connector) Effective() connect.Effective {
 	slices.SortStableFunc(out.Models, func(a, b connect.Source) int {
 		return cmp.Compare(rank(a.ID == c.models.fallback), rank(b.ID == c.models.fallback))
 	})
-	hosts, _ := forgeHosts(c.config.Git) // the gateway has accepted them
+	hosts, _ := c.config.Git.Hosts() // the gateway has accepted them
 	for _, g := range c.config.Git.Credentials {
 		host := hostOf(g.URL)
 		out.GitServers = append(out.GitServers, connect.Source{ID: host, URL: withoutUser(g.URL), Forge: cmp.Or(g.Forge, string(hosts[host].Kind)), Connected: c.connected[g.URL]})
@@ -218,18 +219,18 @@ func refusal(m connect.Model, err error) error {
 
 // TryGitServer implements [connect.Server].
 func (c *connector) TryGitServer(ctx context.Context, g connect.GitServer) (connect.Grant, error) {
-	hosts, err := forgeHosts(gitConfig{Credentials: []credentialConfig{{URL: g.URL, Username: g.Username, Token: g.Token, Forge: g.Forge}}})
+	hosts, err := gitserver.Config{Credentials: []gitserver.Credential{{URL: g.URL, Username: g.Username, Token: g.Token, Forge: g.Forge}}}.Hosts()
 	if err != nil {
 		return connect.Grant{}, fault.Invalid("%v", strings.TrimPrefix(err.Error(), "git.credentials[0]."))
 	}
 	host, known := hosts[g.Host]
 	if !known {
-		if g.Forge == noForge {
+		if g.Forge == gitserver.NoForge {
 			return connect.Grant{}, nil
 		}
 		return connect.Grant{}, fault.Invalid("forge: the kind of %s is not known", g.Host).Hint("choose github, gitlab or gitea, or none for a host without pull requests")
 	}
-	f, err := host.open(g.Host, forge.Token(g.Token))
+	f, err := host.Open(g.Host, forge.Token(g.Token))
 	if err != nil {
 		return connect.Grant{}, fault.Invalid("%v", err)
 	}
@@ -237,7 +238,7 @@ func (c *connector) TryGitServer(ctx context.Context, g connect.GitServer) (conn
 	if !ok {
 		return connect.Grant{}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, forgeTime)
+	ctx, cancel := context.WithTimeout(ctx, gitserver.ProbeTimeout)
 	defer cancel()
 	r, err := forge.ParseURL(g.URL + "/owner/name")
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 	"aloft/internal/control/forge/forgetest"
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/machine/container"
+	"aloft/internal/server/gitserver"
 )
 
 // A configured GitHub App creates the tokens for pull requests and for git.
@@ -45,7 +46,7 @@ func TestGitHubAppOfTheConfiguration(t *testing.T) {
 	if c.SecretValues()["git.credentials[0].app.key"] == "" {
 		t.Error("the key is no secret")
 	}
-	credentials, err := gitCredentials(c.Git)
+	credentials, err := c.Git.GatewayCredentials()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +55,7 @@ func TestGitHubAppOfTheConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = g.Close() })
-	forges, err := newForges(c.Git, g)
+	forges, err := c.Git.Forges(g)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,11 +92,11 @@ func TestProbeForges(t *testing.T) {
 	}
 	good, poor, bad := answers(forgetest.NewGitHub(t), 200), answers(forgetest.NewGitea(t), 403, 403, 403), answers(forgetest.NewGitLab(t), 401)
 	down := answers(forgetest.NewGitea(t), 502)
-	c := gitConfig{}
+	c := gitserver.Config{}
 	for s, kind := range map[*forgetest.Server]string{good: "github", poor: "gitea", bad: "gitlab", down: "gitea"} {
-		c.Credentials = append(c.Credentials, credentialConfig{URL: s.URL + "/acme", API: s.API, Forge: kind, Token: forgetest.Token})
+		c.Credentials = append(c.Credentials, gitserver.Credential{URL: s.URL + "/acme", API: s.API, Forge: kind, Token: forgetest.Token})
 	}
-	c.Credentials = append(c.Credentials, credentialConfig{URL: "https://git.example.com", Token: "t"}, credentialConfig{URL: "https://other.example.com", Token: "t", Forge: noForge})
+	c.Credentials = append(c.Credentials, gitserver.Credential{URL: "https://git.example.com", Token: "t"}, gitserver.Credential{URL: "https://other.example.com", Token: "t", Forge: gitserver.NoForge})
 	checks, err := ProbeForges(t.Context(), c)
 	if err != nil || len(checks) != len(c.Credentials)-1 {
 		t.Fatalf("%+v, %v", checks, err)
@@ -107,7 +108,7 @@ func TestProbeForges(t *testing.T) {
 		{down.URL, "status 502", "retried automatically"},
 		{"https://git.example.com", "the kind of forge is unknown", "forge: github"},
 	} {
-		i := slices.IndexFunc(checks, func(c container.Check) bool { return strings.HasPrefix(c.Name, "forge "+bareURL(want.at)) })
+		i := slices.IndexFunc(checks, func(c container.Check) bool { return strings.HasPrefix(c.Name, "forge "+gitserver.BareURL(want.at)) })
 		if i < 0 {
 			t.Errorf("nothing of %s in %+v", want.at, checks)
 			continue
@@ -144,7 +145,7 @@ func TestCatalogOfTheConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	catalog, err := newCatalog(c.Git, slog.New(slog.NewTextHandler(&log, nil)))
+	catalog, err := c.Git.Catalog(slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,41 +164,5 @@ func TestCatalogOfTheConfiguration(t *testing.T) {
 	}
 	if asked := gitea.Requests(); len(asked) != 4 { // four pages, requested once
 		t.Errorf("asked Gitea for %q", asked)
-	}
-}
-
-// If git has a token for a repository and an App is configured for its host,
-// requests on behalf of the App use the App's token.
-func TestForgesOfApps(t *testing.T) {
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pemKey := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
-	s := forgetest.NewGitHub(t)
-	app := credentialConfig{URL: s.URL, Forge: "github", API: s.API}
-	app.App = appConfig{ID: "12345", Key: string(pemKey)}
-	only := credentialConfig{URL: "http://git.example.com/acme/", Forge: "github", App: app.App}
-	of, err := appForges(gitConfig{Credentials: []credentialConfig{{URL: s.URL + "/acme", Token: "the-token-of-git", Forge: "github", API: s.API}, app, only}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, answer := range []any{map[string]any{"id": 77}, map[string]any{"token": forgetest.Token, "expires_at": time.Now().Add(time.Hour)}} {
-		s.Next(func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(answer) })
-	}
-	f := of(s.Repo)
-	if f == nil {
-		t.Fatal("no App speaks of a repository of its host")
-	}
-	if main, err := f.DefaultBranch(t.Context(), s.Repo); err != nil || main != "main" {
-		t.Errorf("by the App's token: %q, %v", main, err)
-	}
-	for path, want := range map[string]bool{"acme/widget": true, "acme2/widget": false, "other/widget": false} {
-		if got := of(forge.Repo{Host: "git.example.com", Path: path}) != nil; got != want {
-			t.Errorf("an App for %s: %v", path, got)
-		}
-	}
-	if of(forge.Repo{Host: "git.example.org", Path: "acme/widget"}) != nil {
-		t.Error("an App of another host")
 	}
 }

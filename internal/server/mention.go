@@ -121,7 +121,7 @@ func (a *assembly) accountOf(ctx context.Context, host, login string) (int64, er
 // credential for its host.
 func (a *assembly) repoURL(r forge.Repo) string {
 	for _, cred := range a.config.Git.Credentials {
-		if of, err := cred.covers(); err == nil && of.Host == r.Host {
+		if of, err := cred.Covers(); err == nil && of.Host == r.Host {
 			if u, err := url.Parse(cred.URL); err == nil {
 				return u.Scheme + "://" + r.String()
 			}

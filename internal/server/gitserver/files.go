@@ -1,4 +1,4 @@
-package server
+package gitserver
 
 import (
 	"errors"
@@ -6,24 +6,24 @@ import (
 	"path/filepath"
 )
 
-// fileRoots are absolute paths of folders. In YAML it may also be false, which
+// FileRoots are absolute paths of folders. In YAML it may also be false, which
 // means none.
-type fileRoots []string
+type FileRoots []string
 
 // UnmarshalYAML accepts true, which older versions supported, so that check can
 // reject it with a hint.
-func (f *fileRoots) UnmarshalYAML(decode func(any) error) error {
+func (f *FileRoots) UnmarshalYAML(decode func(any) error) error {
 	var all bool
 	if decode(&all) == nil {
 		if all {
-			*f = fileRoots{"true"}
+			*f = FileRoots{"true"}
 		}
 		return nil
 	}
 	return decode((*[]string)(f))
 }
 
-func (f fileRoots) check() error {
+func (f FileRoots) check() error {
 	for _, dir := range f {
 		switch {
 		case dir == "true":

@@ -1,4 +1,4 @@
-package server
+package gitserver
 
 import (
 	"cmp"
@@ -17,8 +17,8 @@ import (
 	"aloft/internal/control/gateway"
 )
 
-// forgeHost is a host that pull requests can be opened on.
-type forgeHost struct {
+// Host is a host that pull requests can be opened on.
+type Host struct {
 	Kind forge.Kind
 	API  string // "" for the host's default
 	At   string // key in the configuration, for errors
@@ -26,16 +26,16 @@ type forgeHost struct {
 	Reviewers map[string]string // logins by lower-case e-mail address
 }
 
-// noForge is the value of forge for a host without pull requests.
-const noForge = "none"
+// NoForge is the value of forge for a host without pull requests.
+const NoForge = "none"
 
 // apiPath is the path of the API on self-hosted forges, by kind.
 var apiPath = map[forge.Kind]string{forge.GitHub: "/api/v3", forge.GitLab: "/api/v4", forge.Gitea: "/api/v1"}
 
-// forgeHosts returns the forges of the credentials, by host. Credentials with the same
+// Hosts returns the forges of the credentials, by host. Credentials with the same
 // host share one forge.
-func forgeHosts(c gitConfig) (map[string]forgeHost, error) {
-	out := map[string]forgeHost{}
+func (c Config) Hosts() (map[string]Host, error) {
+	out := map[string]Host{}
 	for i, cred := range c.Credentials {
 		at := fmt.Sprintf("git.credentials[%d]", i)
 		u, err := url.Parse(cred.URL)
@@ -58,7 +58,7 @@ func forgeHosts(c gitConfig) (map[string]forgeHost, error) {
 			if !known {
 				return nil, fmt.Errorf("%s.forge is missing: set it to the kind of api: github, gitlab or gitea", at)
 			}
-		case noForge:
+		case NoForge:
 			continue
 		case forge.GitHub, forge.GitLab, forge.Gitea:
 			kind = forge.Kind(cred.Forge)
@@ -72,7 +72,7 @@ func forgeHosts(c gitConfig) (map[string]forgeHost, error) {
 		if api == "" && u.Scheme == "http" {
 			api = "http://" + u.Host + apiPath[kind]
 		}
-		host := forgeHost{Kind: kind, API: api, At: at, Reviewers: map[string]string{}}
+		host := Host{Kind: kind, API: api, At: at, Reviewers: map[string]string{}}
 		for address, login := range cred.Reviewers {
 			if !strings.Contains(address, "@") || login == "" || strings.ContainsAny(login, " /@") {
 				return nil, fmt.Errorf("%s.reviewers: invalid entry %q: %q: map an e-mail address to a login, such as ada@example.com: ada", at, address, login)
@@ -91,28 +91,10 @@ func forgeHosts(c gitConfig) (map[string]forgeHost, error) {
 	return out, nil
 }
 
-// checkApp validates the App and reads its key.
-func (c *credentialConfig) checkApp(dir, at string, getenv func(string) string) error {
-	if err := fromEnv(&c.App.Key, c.App.KeyEnv, at+".app.key", getenv); err != nil {
-		return err
-	}
-	if err := fromFile(&c.App.Key, dir, c.App.KeyFile, at+".app.key"); err != nil {
-		return err
-	}
-	switch {
-	case c.App == appConfig{}:
-	case c.App.ID == "" || c.App.Key == "":
-		return fmt.Errorf("%s.app: id and key are required", at)
-	case c.Token != "" || c.Username != "":
-		return fmt.Errorf("%s: give a token or an app, not both: an app creates tokens, for the user x-access-token", at)
-	}
-	return nil
-}
-
 // app returns the credential's GitHub App, and its host with the path that the
 // credential is for.
-func (c credentialConfig) app(hosts map[string]forgeHost) (*github.App, forge.Repo, error) {
-	of, err := c.covers()
+func (c Credential) app(hosts map[string]Host) (*github.App, forge.Repo, error) {
+	of, err := c.Covers()
 	if err != nil || hosts[of.Host].Kind != forge.GitHub {
 		return nil, of, errors.New("only GitHub supports apps: set `forge: github` if the host runs GitHub")
 	}
@@ -120,9 +102,9 @@ func (c credentialConfig) app(hosts map[string]forgeHost) (*github.App, forge.Re
 	return app, of, err
 }
 
-// covers returns the host of a credential and the path prefix that it is
+// Covers returns the host of a credential and the path prefix that it is
 // limited to; the path is "" for the whole host.
-func (c credentialConfig) covers() (forge.Repo, error) {
+func (c Credential) Covers() (forge.Repo, error) {
 	u, err := url.Parse(c.URL)
 	if err != nil {
 		return forge.Repo{}, err
@@ -132,30 +114,30 @@ func (c credentialConfig) covers() (forge.Repo, error) {
 	return of, err
 }
 
-// newCatalog returns the catalog of the repositories that the credentials can
+// Catalog returns the catalog of the repositories that the credentials can
 // access, for hosts that can list them.
-func newCatalog(c gitConfig, logger *slog.Logger) (*forge.Catalog, error) {
-	hosts, err := forgeHosts(c)
+func (c Config) Catalog(logger *slog.Logger) (*forge.Catalog, error) {
+	hosts, err := c.Hosts()
 	if err != nil {
-		return nil, UsageError{err}
+		return nil, err
 	}
 	var sources []forge.Source
 	for i, cred := range c.Credentials {
 		add := forge.Source{URL: cred.URL}
-		of, err := cred.covers()
+		of, err := cred.Covers()
 		host, known := hosts[of.Host]
 		switch {
-		case err != nil, !known, cred.Forge == noForge: // used only for git
+		case err != nil, !known, cred.Forge == NoForge: // used only for git
 		case cred.App.ID != "":
 			app, _, err := cred.app(hosts)
 			if err != nil {
-				return nil, UsageError{fmt.Errorf("git.credentials[%d].app: %w", i, err)}
+				return nil, fmt.Errorf("git.credentials[%d].app: %w", i, err)
 			}
 			add.List = func(ctx context.Context) ([]forge.Repo, error) { return app.Repositories(ctx, of) }
 		case cred.Token != "":
-			f, err := host.open(of.Host, forge.Token(cred.Token))
+			f, err := host.Open(of.Host, forge.Token(cred.Token))
 			if err != nil {
-				return nil, UsageError{fmt.Errorf("git.credentials[%d]: %w", i, err)}
+				return nil, fmt.Errorf("git.credentials[%d]: %w", i, err)
 			}
 			if listing, ok := f.(forge.Listing); ok {
 				add.List = func(ctx context.Context) ([]forge.Repo, error) { return listing.Repositories(ctx, of) }
@@ -166,13 +148,13 @@ func newCatalog(c gitConfig, logger *slog.Logger) (*forge.Catalog, error) {
 	return forge.NewCatalog(sources, logger), nil
 }
 
-// appForges returns a function that returns the forge of a repository with the
+// AppForges returns a function that returns the forge of a repository with the
 // credentials of the GitHub App that matches its URL best, or nil if there is
 // none.
-func appForges(c gitConfig) (func(forge.Repo) forge.Forge, error) {
-	hosts, err := forgeHosts(c)
+func (c Config) AppForges() (func(forge.Repo) forge.Forge, error) {
+	hosts, err := c.Hosts()
 	if err != nil {
-		return nil, UsageError{err}
+		return nil, err
 	}
 	type speaker struct {
 		of    forge.Repo
@@ -186,11 +168,11 @@ func appForges(c gitConfig) (func(forge.Repo) forge.Forge, error) {
 		app, of, err := cred.app(hosts)
 		if err == nil {
 			add := speaker{of: of}
-			add.forge, err = hosts[of.Host].open(of.Host, app.Token)
+			add.forge, err = hosts[of.Host].Open(of.Host, app.Token)
 			all = append(all, add)
 		}
 		if err != nil {
-			return nil, UsageError{fmt.Errorf("git.credentials[%d].app: %w", i, err)}
+			return nil, fmt.Errorf("git.credentials[%d].app: %w", i, err)
 		}
 	}
 	return func(r forge.Repo) forge.Forge {
@@ -208,8 +190,8 @@ func appForges(c gitConfig) (func(forge.Repo) forge.Forge, error) {
 	}, nil
 }
 
-// open returns the adapter of the host, with tokens.
-func (h forgeHost) open(name string, tokens forge.Tokens) (f forge.Forge, err error) {
+// Open returns the adapter of the host, with tokens.
+func (h Host) Open(name string, tokens forge.Tokens) (f forge.Forge, err error) {
 	o := forge.Options{Host: name, API: strings.TrimRight(h.API, "/"), Tokens: tokens}
 	switch h.Kind {
 	case forge.GitHub:
@@ -222,9 +204,9 @@ func (h forgeHost) open(name string, tokens forge.Tokens) (f forge.Forge, err er
 	return f, err
 }
 
-// gitCredentials returns the gateway's credentials. Apps create tokens on demand.
-func gitCredentials(c gitConfig) ([]gateway.Credential, error) {
-	hosts, err := forgeHosts(c)
+// GatewayCredentials returns the gateway's credentials. Apps create tokens on demand.
+func (c Config) GatewayCredentials() ([]gateway.Credential, error) {
+	hosts, err := c.Hosts()
 	if err != nil {
 		return nil, err
 	}
@@ -249,12 +231,12 @@ func gitCredentials(c gitConfig) ([]gateway.Credential, error) {
 	return out, nil
 }
 
-// reviewersOf returns the reviewers that a configuration names, by host and by the
+// Reviewers returns the reviewers that a configuration names, by host and by the
 // e-mail address of the member whose pull requests they review.
-func reviewersOf(c gitConfig) (map[string]map[string]string, error) {
-	hosts, err := forgeHosts(c)
+func (c Config) Reviewers() (map[string]map[string]string, error) {
+	hosts, err := c.Hosts()
 	if err != nil {
-		return nil, UsageError{err}
+		return nil, err
 	}
 	all := map[string]map[string]string{}
 	for host, of := range hosts {
@@ -263,11 +245,11 @@ func reviewersOf(c gitConfig) (map[string]map[string]string, error) {
 	return all, nil
 }
 
-// newForges returns the forges of a configuration, which use git's tokens.
-func newForges(c gitConfig, g *gateway.Gateway) (forge.Set, error) {
-	hosts, err := forgeHosts(c)
+// Forges returns the forges of the credentials, which use git's tokens.
+func (c Config) Forges(g *gateway.Gateway) (forge.Set, error) {
+	hosts, err := c.Hosts()
 	if err != nil {
-		return nil, UsageError{err}
+		return nil, err
 	}
 	tokens := func(ctx context.Context, r forge.Repo) (string, error) {
 		for _, scheme := range []string{"https://", "http://"} {
@@ -279,9 +261,9 @@ func newForges(c gitConfig, g *gateway.Gateway) (forge.Set, error) {
 	}
 	set := forge.Set{}
 	for host, h := range hosts {
-		f, err := h.open(host, tokens)
+		f, err := h.Open(host, tokens)
 		if err != nil {
-			return nil, UsageError{fmt.Errorf("%s: %w", h.At, err)}
+			return nil, fmt.Errorf("%s: %w", h.At, err)
 		}
 		set[host] = f
 	}

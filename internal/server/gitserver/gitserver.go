@@ -1,0 +1,68 @@
+// Package gitserver is the part of the server's configuration that is about git
+// servers: the credentials for them, and the forges that run on them.
+package gitserver
+
+import "fmt"
+
+// Config configures access to repositories.
+type Config struct {
+	Credentials []Credential `yaml:"credentials"`
+	AllowFile   FileRoots    `yaml:"allow_file"` // folders in which file:// URLs may name repositories
+	// Dependencies lists URL prefixes, such as https://github.com/acme, of repositories
+	// that may be used as submodules and repositoryDependencies. If absent, those of
+	// the repository's own owner are allowed; [] allows none.
+	Dependencies []string `yaml:"dependencies"`
+	LFSHosts     []string `yaml:"lfs_hosts"` // hosts outside public networks that may serve LFS objects
+	AuthorName   string   `yaml:"author_name"`
+	AuthorEmail  string   `yaml:"author_email"`
+}
+
+// Credential is a credential for all repositories below a URL.
+type Credential struct {
+	URL      string `yaml:"url"` // the longest match wins
+	Username string `yaml:"username"`
+	Token    string `yaml:"token"`
+	TokenEnv string `yaml:"token_env"`
+	// TokenFile is a file with the token, relative to the configuration's folder.
+	TokenFile string `yaml:"token_file"`
+	// Forge is the host's API: github, gitlab, gitea (also for Forgejo) or none.
+	Forge     string            `yaml:"forge"`
+	API       string            `yaml:"api"`       // address of that API, if it is not the default
+	Reviewers map[string]string `yaml:"reviewers"` // logins at the host, by e-mail address here
+	// App is a GitHub App, which creates one-hour tokens instead of a fixed one.
+	App App `yaml:"app"`
+}
+
+// App is a GitHub App.
+type App struct {
+	ID      string `yaml:"id"`       // app id or client id
+	Key     string `yaml:"key"`      // private key from GitHub, in PEM
+	KeyEnv  string `yaml:"key_env"`  // or the environment variable that holds it
+	KeyFile string `yaml:"key_file"` // or the file, relative to the configuration's folder
+}
+
+// Check validates the configuration.
+func (c Config) Check() error {
+	for i, cred := range c.Credentials {
+		if err := cred.checkApp(fmt.Sprintf("git.credentials[%d]", i)); err != nil {
+			return err
+		}
+	}
+	if err := c.AllowFile.check(); err != nil {
+		return err
+	}
+	_, err := c.GatewayCredentials()
+	return err
+}
+
+// checkApp validates the App. at is the credential's key in the configuration.
+func (c Credential) checkApp(at string) error {
+	switch {
+	case c.App == App{}:
+	case c.App.ID == "" || c.App.Key == "":
+		return fmt.Errorf("%s.app: id and key are required", at)
+	case c.Token != "" || c.Username != "":
+		return fmt.Errorf("%s: give a token or an app, not both: an app creates tokens, for the user x-access-token", at)
+	}
+	return nil
+}
