@@ -10,7 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"aloft/internal/control/mirror"
+	"aloft/internal/control/repourl"
 	"aloft/internal/fault"
 )
 
@@ -26,7 +26,7 @@ type Repo struct {
 // host to git and another to the forge. The port of ssh is dropped, since it
 // says nothing about the web port; [Set.Of] then finds the host by its name.
 func ParseURL(s string) (Repo, error) {
-	m, err := mirror.ParseURL(s)
+	m, err := repourl.Parse(s)
 	if err != nil {
 		return Repo{}, err
 	}

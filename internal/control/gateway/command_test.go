@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"aloft/internal/control/mirror"
+	"aloft/internal/control/repourl"
 )
 
 func FuzzReadPkt(f *testing.F) {
@@ -108,13 +109,13 @@ func FuzzReadLFSRequest(f *testing.F) {
 func FuzzModules(f *testing.F) {
 	f.Add("[submodule \"a\"]\n\tpath = a\n\turl = ../a.git\n")
 	f.Add("url=./../../../../x\n[submodule \"b\"] url = \"git@h:o/b\"\r\n")
-	base, err := mirror.ParseURL("https://h/o/r.git")
+	base, err := repourl.Parse("https://h/o/r.git")
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, r := range modules(base, []byte(text)) {
-			if again, err := mirror.ParseURL(r.String()); err != nil || again.Key() != r.Key() {
+			if again, err := repourl.Parse(r.String()); err != nil || again.Key() != r.Key() {
 				t.Fatalf("%q is read again as %q, %v", r, again, err)
 			}
 		}

@@ -1,10 +1,10 @@
 package gateway
 
-import "aloft/internal/control/mirror"
+import "aloft/internal/control/repourl"
 
 // PathOf returns the path at which the gateway serves a repository.
 func PathOf(repoURL string) (string, error) {
-	r, err := mirror.ParseURL(repoURL)
+	r, err := repourl.Parse(repoURL)
 	if err != nil {
 		return "", err
 	}

@@ -11,7 +11,7 @@
 //
 // A repository is served at the path /<scheme>/<host>/<path>, such as
 // /https/github.com/o/r.git or /ssh/git@host:2222/o/r. In a machine,
-// url.<base>.insteadOf makes git use that path. [mirror.Repo] documents how
+// url.<base>.insteadOf makes git use that path. [repourl.Repo] documents how
 // repository names are compared.
 //
 // Everything from a machine is treated as hostile: sizes, times and the number
@@ -30,6 +30,7 @@ import (
 
 	"aloft/internal/control/lfs"
 	"aloft/internal/control/mirror"
+	"aloft/internal/control/repourl"
 	"aloft/internal/fault"
 )
 
@@ -221,7 +222,7 @@ func (g *Gateway) File(ctx context.Context, repoURL, commit, path string) ([]byt
 // Token returns the current token for a repository, for use with its server's
 // API, or "" if none is configured. The error is a fault.
 func (g *Gateway) Token(ctx context.Context, repoURL string) (string, error) {
-	r, err := mirror.ParseURL(repoURL)
+	r, err := repourl.Parse(repoURL)
 	if err != nil {
 		return "", err
 	}
@@ -229,10 +230,10 @@ func (g *Gateway) Token(ctx context.Context, repoURL string) (string, error) {
 	return token, err
 }
 
-func (g *Gateway) open(repoURL string) (mirror.Repo, *mirror.Mirror, error) {
-	r, err := mirror.ParseURL(repoURL)
+func (g *Gateway) open(repoURL string) (repourl.Repo, *mirror.Mirror, error) {
+	r, err := repourl.Parse(repoURL)
 	if err != nil {
-		return mirror.Repo{}, nil, err
+		return repourl.Repo{}, nil, err
 	}
 	m, err := g.mirrors.Mirror(r)
 	return r, m, err

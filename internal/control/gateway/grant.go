@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 
 	"aloft/internal/control/mirror"
+	"aloft/internal/control/repourl"
 	"aloft/internal/fault"
 	"aloft/internal/redact"
 )
@@ -46,7 +47,7 @@ type Grant struct {
 type session struct {
 	grant   Grant
 	secrets *redact.Redactor
-	repos   map[string]access // by mirror.Repo.Key
+	repos   map[string]access // by repourl.Repo.Key
 	slots   chan struct{}     // limits concurrent requests
 	queue   atomic.Int64      // number of running and waiting requests
 	large   chan struct{}     // held by a large fetch request
@@ -57,7 +58,7 @@ type session struct {
 
 // access is what a session may do with one repository: fetch, or also push.
 type access struct {
-	repo   mirror.Repo // spelled as in the grant, never as by the machine
+	repo   repourl.Repo // spelled as in the grant, never as by the machine
 	mirror *mirror.Mirror
 	branch string // the branch that may be pushed; "" for none
 	exists bool   // the branch may exist although the agent has not created it
@@ -169,7 +170,7 @@ func Of(gateway http.Handler, agentID string) http.Handler {
 // access returns what a session may do with a repository. The protocol does not
 // matter: a submodule may be named git@host:o/r when the grant says
 // https://host/o/r. The grant's spelling is used.
-func (s *session) access(r mirror.Repo) (access, bool) {
+func (s *session) access(r repourl.Repo) (access, bool) {
 	if a, ok := s.repos[r.Key()]; ok {
 		return a, true
 	}

@@ -14,6 +14,7 @@ import (
 
 	"aloft/internal/control/lfs"
 	"aloft/internal/control/mirror"
+	"aloft/internal/control/repourl"
 	"aloft/internal/fault"
 )
 
@@ -76,7 +77,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		say(w, http.StatusMethodNotAllowed, "This is served by "+e.method+".", "")
 		return
 	}
-	repo, err := mirror.ParsePath(path)
+	repo, err := repourl.ParsePath(path)
 	if err != nil {
 		sayFault(w, err)
 		return

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"aloft/internal/control/mirror"
+	"aloft/internal/control/repourl"
 	"aloft/internal/fault"
 )
 
@@ -57,9 +58,9 @@ func (g *Gateway) Reach(ctx context.Context, req ReachRequest) Reached {
 	ctx, cancel := context.WithTimeout(ctx, reachLimit)
 	defer cancel()
 	var out Reached
-	var own []mirror.Repo
+	var own []repourl.Repo
 	for _, s := range req.Own {
-		if r, err := mirror.ParseURL(s.URL); err == nil {
+		if r, err := repourl.Parse(s.URL); err == nil {
 			own = append(own, r)
 		}
 	}
@@ -69,7 +70,7 @@ func (g *Gateway) Reach(ctx context.Context, req ReachRequest) Reached {
 	}
 	// grant records the repository, and reports whether it was new and is
 	// granted.
-	grant := func(r mirror.Repo) bool {
+	grant := func(r repourl.Repo) bool {
 		if host := r.Name(); host != "" && !slices.Contains(out.Hosts, host) {
 			out.Hosts = append(out.Hosts, host)
 		}
@@ -105,14 +106,14 @@ func (g *Gateway) Reach(ctx context.Context, req ReachRequest) Reached {
 }
 
 // allows applies the rules of the request.
-func (w ReachRequest) allows(own []mirror.Repo, r mirror.Repo) bool {
+func (w ReachRequest) allows(own []repourl.Repo, r repourl.Repo) bool {
 	if r.Scheme() == "file" {
 		return false
 	}
 	if w.Ruled {
 		return slices.ContainsFunc(w.Allow, r.Below)
 	}
-	return slices.ContainsFunc(own, func(o mirror.Repo) bool {
+	return slices.ContainsFunc(own, func(o repourl.Repo) bool {
 		return o.Name() == r.Name() && o.Owner() == r.Owner() && (o.Scheme() != r.Scheme() || o.Host() == r.Host())
 	})
 }
@@ -127,12 +128,12 @@ func (w ReachRequest) reason() string {
 // dependency parses a dependency named in environment.json. A name without a
 // scheme uses the protocol of the agent's own repositories on that host, or
 // else https.
-func dependency(own []mirror.Repo, name string) (mirror.Repo, error) {
+func dependency(own []repourl.Repo, name string) (repourl.Repo, error) {
 	if strings.Contains(name, "://") || strings.Contains(strings.SplitN(name, "/", 2)[0], "@") {
-		r, err := mirror.ParseURL(name)
+		r, err := repourl.Parse(name)
 		return likeOwn(own, r), err
 	}
-	r, err := mirror.ParseURL("https://" + name)
+	r, err := repourl.Parse("https://" + name)
 	if err != nil {
 		return r, err
 	}
@@ -141,7 +142,7 @@ func dependency(own []mirror.Repo, name string) (mirror.Repo, error) {
 
 // likeOwn returns r with the protocol of the agent's own repository of the same
 // host and owner, for which the server has a credential.
-func likeOwn(own []mirror.Repo, r mirror.Repo) mirror.Repo {
+func likeOwn(own []repourl.Repo, r repourl.Repo) repourl.Repo {
 	for _, o := range own {
 		if o.Name() == r.Name() && o.Scheme() != r.Scheme() && o.Scheme() != "file" && r.Scheme() != "file" {
 			return o.Sibling(r)
@@ -151,8 +152,8 @@ func likeOwn(own []mirror.Repo, r mirror.Repo) mirror.Repo {
 }
 
 // submodules returns the repositories named in .gitmodules of a source.
-func (g *Gateway) submodules(ctx context.Context, from Source) []mirror.Repo {
-	base, err := mirror.ParseURL(from.URL)
+func (g *Gateway) submodules(ctx context.Context, from Source) []repourl.Repo {
+	base, err := repourl.Parse(from.URL)
 	if err != nil {
 		return nil
 	}
@@ -176,8 +177,8 @@ var moduleURL = regexp.MustCompile(`^\s*(?:\[[^\]]*\])?\s*(?i:url)\s*=\s*(.*?)\s
 
 // modules parses .gitmodules. Where it differs from git, it merely misses a
 // repository; it grants nothing.
-func modules(base mirror.Repo, data []byte) []mirror.Repo {
-	var out []mirror.Repo
+func modules(base repourl.Repo, data []byte) []repourl.Repo {
+	var out []repourl.Repo
 	for line := range strings.Lines(string(data)) {
 		m := moduleURL.FindStringSubmatch(strings.TrimRight(line, "\r\n"))
 		if m == nil || len(out) == maxReached {
@@ -187,7 +188,7 @@ func modules(base mirror.Repo, data []byte) []mirror.Repo {
 		if strings.HasPrefix(url, "./") || strings.HasPrefix(url, "../") {
 			url = relative(base.String(), url)
 		}
-		if r, err := mirror.ParseURL(url); err == nil {
+		if r, err := repourl.Parse(url); err == nil {
 			out = append(out, r)
 		}
 	}

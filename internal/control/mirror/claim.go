@@ -12,6 +12,7 @@ import (
 
 	"aloft/internal/atomicfile"
 	"aloft/internal/control/mirror/owner"
+	"aloft/internal/control/repourl"
 )
 
 // claim records what a claimant pushed to a branch. On disk it is a file named
@@ -64,7 +65,7 @@ func (m *Mirror) settleClaim(u Update, was claim, out Outcome, err error) error 
 // update by it. If somebody else has moved the branch, or deleted and recreated
 // it, the update may be a fast-forward only. An update of a branch that the
 // claimant does not own is refused.
-func (m *Mirror) judgeClaim(r Repo, u *Update) (was claim, out Outcome, err error) {
+func (m *Mirror) judgeClaim(r repourl.Repo, u *Update) (was claim, out Outcome, err error) {
 	if was, err = m.readClaim(*u); err != nil {
 		return was, Outcome{}, err
 	}

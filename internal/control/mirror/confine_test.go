@@ -14,6 +14,7 @@ import (
 
 	"aloft/internal/control/confine"
 	"aloft/internal/control/mirror/owner"
+	"aloft/internal/control/repourl"
 	"aloft/internal/need"
 )
 
@@ -39,7 +40,7 @@ func openConfined(t *testing.T, dir, program string) *Mirrors {
 
 func (s *Mirrors) prepared(t *testing.T, url string) *Mirror {
 	t.Helper()
-	r, err := ParseURL(url)
+	r, err := repourl.Parse(url)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"aloft/internal/control/repourl"
 	"aloft/internal/fault"
 )
 
@@ -30,7 +31,7 @@ func isTooManyRefs(err error) bool {
 }
 
 // tooManyRefsIn returns the fault for err, which contains a tooManyRefs.
-func tooManyRefsIn(r Repo, err error) *fault.Error {
+func tooManyRefsIn(r repourl.Repo, err error) *fault.Error {
 	limit, _ := errors.AsType[tooManyRefs](err)
 	return fault.Exhausted("repository %s has more than %d branches and tags, which is this server's limit", r, int(limit)).Named(CodeDiskFull).
 		Hint("delete branches and tags that are no longer needed").Because(err)

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 
+	"aloft/internal/control/repourl"
 	"aloft/internal/fault"
 )
 
@@ -34,19 +34,19 @@ func parseCredential(c Credential) (credential, error) {
 	scheme, rest, ok := strings.Cut(c.URL, "://")
 	scheme = strings.ToLower(scheme)
 	if !ok || scheme != "http" && scheme != "https" {
-		return credential{}, fmt.Errorf("git credential for %q: its url must begin with https:// or http://", withoutPassword(c.URL))
+		return credential{}, fmt.Errorf("git credential for %q: its url must begin with https:// or http://", repourl.WithoutPassword(c.URL))
 	}
 	authority, path, _ := strings.Cut(rest, "/")
-	_, host, why := parseAuthority(scheme, authority)
+	_, host, why := repourl.ParseAuthority(scheme, authority)
 	if why == "" && strings.ContainsAny(rest, "?#") {
 		why = "it has a query or a fragment"
 	}
 	var segments []string
 	if why == "" {
-		segments, why = parseSegments(path)
+		segments, why = repourl.ParseSegments(path)
 	}
 	if why != "" {
-		return credential{}, fmt.Errorf("git credential for %q: %s", withoutPassword(c.URL), why)
+		return credential{}, fmt.Errorf("git credential for %q: %s", repourl.WithoutPassword(c.URL), why)
 	}
 	out := credential{scheme: scheme, host: host, segments: segments, username: c.Username, token: c.Token, source: c.Source}
 	out.url = strings.Join(append([]string{scheme + "://" + host}, segments...), "/")
@@ -63,7 +63,7 @@ func parseCredential(c Credential) (credential, error) {
 func oneLine(s string) bool { return !strings.ContainsAny(s, "\r\n\x00") }
 
 // withCurrentToken returns the credential with its current token.
-func (c *credential) withCurrentToken(ctx context.Context, r Repo) (*credential, error) {
+func (c *credential) withCurrentToken(ctx context.Context, r repourl.Repo) (*credential, error) {
 	if c == nil || c.source == nil {
 		return c, nil
 	}
@@ -81,7 +81,7 @@ func (c *credential) withCurrentToken(ctx context.Context, r Repo) (*credential,
 
 // noToken returns the fault for a fetch or push for which no token could be
 // created.
-func noToken(r Repo, err error) error {
+func noToken(r repourl.Repo, err error) error {
 	f := fault.Of(err)
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, errClosed):
@@ -94,13 +94,13 @@ func noToken(r Repo, err error) error {
 
 // covers reports whether the credential applies to the repository, and how many
 // path segments match.
-func (c *credential) covers(r Repo) (closeness int, ok bool) {
-	path := strings.Split(r.path, "/")
-	if c.scheme != r.scheme || c.host != r.host || len(c.segments) > len(path) {
+func (c *credential) covers(r repourl.Repo) (closeness int, ok bool) {
+	path := strings.Split(r.Decoded(), "/")
+	if c.scheme != r.Scheme() || c.host != r.Host() || len(c.segments) > len(path) {
 		return 0, false
 	}
 	for i, s := range c.segments {
-		if s != path[i] && !(i == len(path)-1 && trimGit(s) == trimGit(path[i])) {
+		if s != path[i] && !(i == len(path)-1 && repourl.TrimGit(s) == repourl.TrimGit(path[i])) {
 			return 0, false
 		}
 	}
@@ -109,7 +109,7 @@ func (c *credential) covers(r Repo) (closeness int, ok bool) {
 
 // credentialFor returns the best matching credential for the repository, or
 // nil.
-func (s *Mirrors) credentialFor(r Repo) *credential {
+func (s *Mirrors) credentialFor(r repourl.Repo) *credential {
 	var best *credential
 	most := -1
 	for i := range s.credentials {
@@ -122,7 +122,7 @@ func (s *Mirrors) credentialFor(r Repo) *credential {
 
 // Login returns the user name and token for a repository's server, or empty
 // strings if none is configured. The error is a fault.
-func (s *Mirrors) Login(ctx context.Context, r Repo) (username, token string, err error) {
+func (s *Mirrors) Login(ctx context.Context, r repourl.Repo) (username, token string, err error) {
 	c, err := s.credentialFor(r).withCurrentToken(ctx, r)
 	if c == nil || err != nil {
 		return "", "", err
@@ -143,12 +143,4 @@ func (c *credential) environ() (config [][2]string, env []string) {
 	}
 	return [][2]string{{"credential." + c.scheme + "://" + c.host + ".helper", helper}},
 		[]string{"ALOFT_GIT_USERNAME=" + c.username, "ALOFT_GIT_TOKEN=" + c.token}
-}
-
-// dialAddress returns the host and port of the repository's server.
-func (r Repo) dialAddress() string {
-	if _, _, err := net.SplitHostPort(r.host); err == nil {
-		return r.host
-	}
-	return net.JoinHostPort(strings.Trim(r.host, "[]"), usualPort[r.scheme])
 }

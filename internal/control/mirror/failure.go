@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"aloft/internal/control/confine"
+	"aloft/internal/control/repourl"
 	"aloft/internal/fault"
 )
 
@@ -46,7 +47,7 @@ var (
 
 // classify turns a failed command that talked to the repository's server into a
 // fault.
-func classify(r Repo, cred *credential, stderr string, err error) error {
+func classify(r repourl.Repo, cred *credential, stderr string, err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, errClosed) {
 		return err
 	}
@@ -78,20 +79,20 @@ func classify(r Repo, cred *credential, stderr string, err error) error {
 	return unreachable(r, why).Because(err)
 }
 
-func refused(r Repo, cred *credential) *fault.Error {
+func refused(r repourl.Repo, cred *credential) *fault.Error {
 	switch {
 	case cred != nil:
-		return fault.Denied("%s refused the credential configured for %s", r.host, cred.url).Named(CodeCredentialRefused).
+		return fault.Denied("%s refused the credential configured for %s", r.Host(), cred.url).Named(CodeCredentialRefused).
 			Hint("renew the token of the entry %q under git.credentials in the server's configuration, and see that it may use %s", cred.url, r)
-	case r.scheme == "ssh":
-		return fault.Denied("%s refused the server's ssh key", r.host).Named(CodeCredentialRefused).
+	case r.Scheme() == "ssh":
+		return fault.Denied("%s refused the server's ssh key", r.Host()).Named(CodeCredentialRefused).
 			Hint("give the user that starts the server a key that may use %s, or use an https URL", r)
 	}
-	return fault.Denied("%s asks for a credential for %s, and none is configured", r.host, r).Named(CodeCredentialRefused).
-		Hint("add an entry with url %s://%s, username and token under git.credentials in the server's configuration", r.scheme, r.host)
+	return fault.Denied("%s asks for a credential for %s, and none is configured", r.Host(), r).Named(CodeCredentialRefused).
+		Hint("add an entry with url %s://%s, username and token under git.credentials in the server's configuration", r.Scheme(), r.Host())
 }
 
-func unreachable(r Repo, why string) *fault.Error {
+func unreachable(r repourl.Repo, why string) *fault.Error {
 	if why == "" {
 		why = "git gave no reason"
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"aloft/internal/control/gateway/gittest"
+	"aloft/internal/control/repourl"
 )
 
 // TestFile reads files of a commit. A second read does not run git, which a
@@ -28,7 +29,7 @@ func TestFile(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	r, err := ParseURL(url)
+	r, err := repourl.Parse(url)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"aloft/internal/control/confine"
+	"aloft/internal/control/repourl"
 	"aloft/internal/gitcmd"
 )
 
@@ -196,14 +197,14 @@ func baseEnviron(ours []string) (env []string, path string) {
 
 // upstream runs a git command that talks to the repository's own server, and
 // turns a failure into a fault with a code for the run.
-func (m *Mirror) upstream(ctx context.Context, r Repo, inv invocation) (stdout []byte, stderr string, err error) {
-	if r.scheme == "file" {
+func (m *Mirror) upstream(ctx context.Context, r repourl.Repo, inv invocation) (stdout []byte, stderr string, err error) {
+	if r.Scheme() == "file" {
 		return m.onThisHost(ctx, r, inv)
 	}
-	if r.scheme == "ssh" {
+	if r.Scheme() == "ssh" {
 		return m.overSSH(ctx, r, inv)
 	}
-	run := func(at Repo) (stdout []byte, stderr string, err error) {
+	run := func(at repourl.Repo) (stdout []byte, stderr string, err error) {
 		moved := inv
 		moved.args = slices.Clone(inv.args)
 		if i := slices.Index(moved.args, r.String()); i >= 0 {
@@ -230,7 +231,7 @@ func (m *Mirror) upstream(ctx context.Context, r Repo, inv invocation) (stdout [
 }
 
 // runOnce runs a git command against the server at r. It follows no redirect.
-func (m *Mirror) runOnce(ctx context.Context, r Repo, inv invocation) (stdout []byte, stderr string, err error) {
+func (m *Mirror) runOnce(ctx context.Context, r repourl.Repo, inv invocation) (stdout []byte, stderr string, err error) {
 	to, err := m.all.route(ctx, r)
 	if err != nil {
 		return nil, "", err
@@ -243,7 +244,7 @@ func (m *Mirror) runOnce(ctx context.Context, r Repo, inv invocation) (stdout []
 	inv.network = true
 	inv.config = slices.Concat(config, to.config, inv.config)
 	inv.env = slices.Concat(inv.env, env)
-	inv.env = append(inv.env, "GIT_ALLOW_PROTOCOL="+allowedProtocols(r.scheme))
+	inv.env = append(inv.env, "GIT_ALLOW_PROTOCOL="+allowedProtocols(r.Scheme()))
 	ctx, cancel := context.WithTimeoutCause(ctx, fetchLimit, errTooSlow)
 	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)

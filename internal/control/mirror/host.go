@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"aloft/internal/control/repourl"
 	"aloft/internal/fault"
 	"aloft/internal/gitcmd"
 )
@@ -68,8 +69,8 @@ func isInside(path, dir string) bool {
 
 // rootOf returns the root that contains a repository, and the repository's path
 // relative to it.
-func (s *Local) rootOf(r Repo) (root, string, bool) {
-	path := "/" + r.path
+func (s *Local) rootOf(r repourl.Repo) (root, string, bool) {
+	path := "/" + r.Decoded()
 	for _, at := range s.files {
 		for _, dir := range []string{at.named, at.path} {
 			if isInside(path, dir) {
@@ -107,7 +108,7 @@ func openat(dir *os.File, path string, flags uint64) (*os.File, error) {
 
 // open opens a repository of this host. The caller must close the service.
 // Errors are faults.
-func (s *Local) open(ctx context.Context, r Repo) (_ *service, err error) {
+func (s *Local) open(ctx context.Context, r repourl.Repo) (_ *service, err error) {
 	missing := fault.NotFound("repository %s was not found", r).Named(CodeRepoNotFound).
 		Hint("check the path; symbolic links in it are not followed")
 	at, rel, ok := s.rootOf(r)
@@ -153,7 +154,7 @@ func (s *Local) open(ctx context.Context, r Repo) (_ *service, err error) {
 // mayUse refuses a repository that is in the server's data folder, borrows
 // objects from outside of the roots, or belongs to a user whom the server
 // cannot switch to.
-func (s *Local) mayUse(v *service, r Repo) error {
+func (s *Local) mayUse(v *service, r repourl.Repo) error {
 	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", v.dir.Fd()))
 	if err != nil {
 		return err
@@ -293,7 +294,7 @@ func (v *service) close() {
 }
 
 // onThisHost runs a git command that talks to a repository of this host.
-func (m *Mirror) onThisHost(ctx context.Context, r Repo, inv invocation) (stdout []byte, stderr string, err error) {
+func (m *Mirror) onThisHost(ctx context.Context, r repourl.Repo, inv invocation) (stdout []byte, stderr string, err error) {
 	var refused error
 	stdout, stderr, err = m.through(ctx, r, inv, func(ctx context.Context, service string, env []string, far *os.File) (said string) {
 		// If the service fails, the command fails too, since its connection breaks.
@@ -310,7 +311,7 @@ func (m *Mirror) onThisHost(ctx context.Context, r Repo, inv invocation) (stdout
 // its other end serve runs a service, upload-pack or receive-pack, with
 // additional environment variables. serve closes far and returns what the
 // service printed on stderr.
-func (m *Mirror) through(ctx context.Context, r Repo, inv invocation, serve func(ctx context.Context, service string, env []string, far *os.File) (said string)) (stdout []byte, stderr string, err error) {
+func (m *Mirror) through(ctx context.Context, r repourl.Repo, inv invocation, serve func(ctx context.Context, service string, env []string, far *os.File) (said string)) (stdout []byte, stderr string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, fetchLimit, errTooSlow)
 	defer cancel()
 	// Use a socket and not pipes: git's helper ends its direction with shutdown,

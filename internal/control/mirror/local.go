@@ -20,6 +20,7 @@ import (
 
 	"aloft/internal/control/confine"
 	"aloft/internal/control/mirror/owner"
+	"aloft/internal/control/repourl"
 	"aloft/internal/fault"
 	"aloft/internal/gitcmd"
 )
@@ -187,7 +188,7 @@ func in(dir string, f func(*os.Root) error) error {
 
 // KnownToSSH implements [Host].
 func (l *Local) KnownToSSH(ctx context.Context, host, port string) bool {
-	if _, err := ParseURL("ssh://" + net.JoinHostPort(host, port) + "/r"); err != nil {
+	if _, err := repourl.Parse("ssh://" + net.JoinHostPort(host, port) + "/r"); err != nil {
 		return false // a configuration of ssh may run commands with the name
 	}
 	run := func(program string, args ...string) (string, error) {
@@ -255,32 +256,32 @@ func (l *Local) SSH(ctx context.Context, url string, pin netip.Addr, service str
 
 // sshArgs returns the command that runs git's service for the repository at url.
 func sshArgs(url string, pin netip.Addr, service string) ([]string, error) {
-	r, err := ParseURL(url)
+	r, err := repourl.Parse(url)
 	if err != nil {
 		return nil, err
 	}
-	if r.scheme != "ssh" || service != "upload-pack" && service != "receive-pack" {
+	if r.Scheme() != "ssh" || service != "upload-pack" && service != "receive-pack" {
 		return nil, fmt.Errorf("no ssh service %q of %s", service, r)
 	}
 	if pin.Zone() != "" {
 		// A zone is any text, which a ProxyCommand of ssh's configuration may give a shell.
 		return nil, errors.New("no address with a zone can be pinned")
 	}
-	host, port, err := net.SplitHostPort(r.dialAddress())
+	host, port, err := net.SplitHostPort(r.DialAddress())
 	if err != nil {
 		return nil, err
 	}
 	argv := append(strings.Fields(sshCommand), pinned(pin, host, port)...)
 	argv = append(argv, "-o", "SendEnv=GIT_PROTOCOL")
-	if port != usualPort["ssh"] {
+	if port != repourl.DefaultPort("ssh") {
 		argv = append(argv, "-p", port)
 	}
-	if r.user != "" {
-		host = r.user + "@" + host
+	if r.User() != "" {
+		host = r.User() + "@" + host
 	}
-	path := "/" + r.path
-	if strings.HasPrefix(r.path, "~") {
-		path = r.path
+	path := "/" + r.Decoded()
+	if strings.HasPrefix(r.Decoded(), "~") {
+		path = r.Decoded()
 	}
 	quoted := "'" + strings.NewReplacer("'", `'\''`, "!", `'\!'`).Replace(path) + "'"
 	return append(argv, "--", host, "git-"+service+" "+quoted), nil
@@ -297,8 +298,8 @@ func pinned(pin netip.Addr, host, port string) []string {
 
 // MayServe implements [Host].
 func (l *Local) MayServe(url string) bool {
-	r, err := ParseURL(url)
-	if err != nil || r.scheme != "file" {
+	r, err := repourl.Parse(url)
+	if err != nil || r.Scheme() != "file" {
 		return false
 	}
 	_, _, ok := l.rootOf(r)
@@ -308,8 +309,8 @@ func (l *Local) MayServe(url string) bool {
 // Serve implements [Host].
 func (l *Local) Serve(ctx context.Context, url, service string, env []string, far *os.File) (stderr string, err error) {
 	defer func() { _ = far.Close() }() // git has its own copy
-	r, err := ParseURL(url)
-	if err == nil && (r.scheme != "file" || service != "upload-pack" && service != "receive-pack") {
+	r, err := repourl.Parse(url)
+	if err == nil && (r.Scheme() != "file" || service != "upload-pack" && service != "receive-pack") {
 		err = fault.Invalid("no service %q of %s", service, r)
 	}
 	if err != nil {

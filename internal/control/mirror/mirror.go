@@ -25,6 +25,7 @@ import (
 	"sync"
 	"time"
 
+	"aloft/internal/control/repourl"
 	"aloft/internal/fault"
 	"aloft/internal/lockfile"
 )
@@ -194,11 +195,11 @@ func (s *Mirrors) Close() error {
 }
 
 // Mirror returns the mirror of a repository. It is created on first use.
-func (s *Mirrors) Mirror(r Repo) (*Mirror, error) {
-	if r.scheme == "" {
+func (s *Mirrors) Mirror(r repourl.Repo) (*Mirror, error) {
+	if r.Scheme() == "" {
 		return nil, fault.Invalid("no repository").Named("repo_url_invalid")
 	}
-	if r.scheme == "file" && !s.host.MayServe(r.String()) {
+	if r.Scheme() == "file" && !s.host.MayServe(r.String()) {
 		return nil, fault.Denied("repository %s: file:// repositories are not allowed there on this server", r).Named("repo_url_invalid").
 			Hint("use an https or ssh URL, or name a folder above it in the server's configuration (git.allow_file)")
 	}
@@ -229,9 +230,9 @@ type Mirror struct {
 	prepared      bool // this process has created it, or removed stale locks
 	headKnown     bool // this process has asked the upstream for its default branch
 	snapshot      Snapshot
-	moved         map[string]Repo      // targets of the server's redirects, by URL
-	retired       map[string]time.Time // former tips of refs, with their expiry
-	answers       map[string][]byte    // of git, about objects; by arguments
+	moved         map[string]repourl.Repo // targets of the server's redirects, by URL
+	retired       map[string]time.Time    // former tips of refs, with their expiry
+	answers       map[string][]byte       // of git, about objects; by arguments
 }
 
 // Snapshot is a mirror's refs at one moment.

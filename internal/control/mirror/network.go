@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"aloft/internal/control/repourl"
 	"aloft/internal/fault"
 )
 
@@ -42,8 +43,8 @@ type route struct {
 // host key may have any address. For every other host git gets the addresses
 // that the policy allows, so that it does not look the name up again and get
 // another address.
-func (s *Mirrors) route(ctx context.Context, r Repo) (route, error) {
-	direct := route{dial: r.dialAddress()}
+func (s *Mirrors) route(ctx context.Context, r repourl.Repo) (route, error) {
+	direct := route{dial: r.DialAddress()}
 	if s.network == nil || s.Configured(ctx, r) {
 		return direct, nil
 	}
@@ -58,7 +59,7 @@ func (s *Mirrors) route(ctx context.Context, r Repo) (route, error) {
 		return route{}, fault.Invalid("repository %s %s", r, f.Message).Named(CodeAddressBlocked).
 			Hint("an administrator can configure a credential for its host (`git.credentials`) or open the address (`outbound.open`)").Because(err)
 	}
-	if err != nil && s.proxied && r.scheme != "ssh" {
+	if err != nil && s.proxied && r.Scheme() != "ssh" {
 		return direct, nil // a name that only the operator's proxy knows
 	}
 	if err != nil || len(addrs) == 0 {
@@ -68,7 +69,7 @@ func (s *Mirrors) route(ctx context.Context, r Repo) (route, error) {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return to, nil // there is nothing to look up
 	}
-	if r.scheme == "ssh" {
+	if r.Scheme() == "ssh" {
 		to.pin = addrs[0]
 		return to, nil
 	}
@@ -85,12 +86,12 @@ func (s *Mirrors) route(ctx context.Context, r Repo) (route, error) {
 
 // Configured reports whether the operator has named the repository's server: in
 // a credential for the same scheme, host and port, or in the configuration of ssh.
-func (s *Mirrors) Configured(ctx context.Context, r Repo) bool {
-	if r.scheme == "ssh" {
+func (s *Mirrors) Configured(ctx context.Context, r repourl.Repo) bool {
+	if r.Scheme() == "ssh" {
 		return s.knownToSSH(ctx, r)
 	}
 	for _, c := range s.credentials {
-		if c.scheme == r.scheme && c.host == r.host {
+		if c.scheme == r.Scheme() && c.host == r.Host() {
 			return true
 		}
 	}
@@ -98,8 +99,8 @@ func (s *Mirrors) Configured(ctx context.Context, r Repo) bool {
 }
 
 // knownToSSH reports whether the operator has named the host to ssh.
-func (s *Mirrors) knownToSSH(ctx context.Context, r Repo) bool {
-	host, port, err := net.SplitHostPort(r.dialAddress())
+func (s *Mirrors) knownToSSH(ctx context.Context, r repourl.Repo) bool {
+	host, port, err := net.SplitHostPort(r.DialAddress())
 	if err != nil {
 		return false
 	}
@@ -110,7 +111,7 @@ func (s *Mirrors) knownToSSH(ctx context.Context, r Repo) bool {
 
 // knownAs is the name of a host in known_hosts files.
 func knownAs(host, port string) string {
-	if port == usualPort["ssh"] {
+	if port == repourl.DefaultPort("ssh") {
 		return host
 	}
 	return "[" + host + "]:" + port
@@ -126,7 +127,7 @@ func isRedirect(stderr string) bool {
 // redirects within the scheme, host and port of r, or from http to https on the
 // usual ports of one host. Other redirects are faults, because they would
 // bypass the policy and send a credential to another server.
-func (m *Mirror) follow(ctx context.Context, r Repo) (Repo, error) {
+func (m *Mirror) follow(ctx context.Context, r repourl.Repo) (repourl.Repo, error) {
 	at := r
 	for range maxRedirects {
 		// git prints the header only in its trace.
@@ -138,13 +139,13 @@ func (m *Mirror) follow(ctx context.Context, r Repo) (Repo, error) {
 			return at, nil
 		}
 		if !isRedirect(stderr) {
-			return Repo{}, err
+			return repourl.Repo{}, err
 		}
 		if at, err = redirected(at, locationHeader(stderr)); err != nil {
-			return Repo{}, err
+			return repourl.Repo{}, err
 		}
 	}
-	return Repo{}, unreachable(r, "its server redirects too often")
+	return repourl.Repo{}, unreachable(r, "its server redirects too often")
 }
 
 // locationHeader is the last Location header in a trace of git.
@@ -161,32 +162,32 @@ func locationHeader(trace string) (to string) {
 }
 
 // redirected is the repository at which a Location header of at's server points.
-func redirected(at Repo, to string) (Repo, error) {
+func redirected(at repourl.Repo, to string) (repourl.Repo, error) {
 	unusable := unreachable(at, "its server redirects to no repository")
 	base, err := url.Parse(at.String() + "/info/refs")
 	if err != nil {
-		return Repo{}, unusable
+		return repourl.Repo{}, unusable
 	}
 	u, err := base.Parse(to)
 	if err != nil {
-		return Repo{}, unusable
+		return repourl.Repo{}, unusable
 	}
 	u.RawQuery, u.Fragment, u.User = "", "", nil
 	repo, ok := strings.CutSuffix(u.String(), "/info/refs")
-	next, err := ParseURL(repo)
+	next, err := repourl.Parse(repo)
 	if !ok || err != nil {
-		return Repo{}, unusable
+		return repourl.Repo{}, unusable
 	}
-	upgrade := at.scheme == "http" && next.scheme == "https" && at.host == at.Name()
-	if next.host != at.host || next.scheme != at.scheme && !upgrade {
-		return Repo{}, fault.Invalid("repository %s has moved to another server: %s", at, next).Named("repo_url_invalid").
+	upgrade := at.Scheme() == "http" && next.Scheme() == "https" && at.Host() == at.Name()
+	if next.Host() != at.Host() || next.Scheme() != at.Scheme() && !upgrade {
+		return repourl.Repo{}, fault.Invalid("repository %s has moved to another server: %s", at, next).Named("repo_url_invalid").
 			Hint("use the new URL")
 	}
 	return next, nil
 }
 
 // movedTo returns where the server has redirected git to since the start, or r.
-func (m *Mirror) movedTo(r Repo) Repo {
+func (m *Mirror) movedTo(r repourl.Repo) repourl.Repo {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if to, ok := m.moved[r.String()]; ok {
@@ -195,11 +196,11 @@ func (m *Mirror) movedTo(r Repo) Repo {
 	return r
 }
 
-func (m *Mirror) setMoved(r, to Repo) {
+func (m *Mirror) setMoved(r, to repourl.Repo) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.moved == nil {
-		m.moved = map[string]Repo{}
+		m.moved = map[string]repourl.Repo{}
 	}
 	if delete(m.moved, r.String()); to != r {
 		m.moved[r.String()] = to

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"aloft/internal/control/repourl"
 	"aloft/internal/fault"
 	"aloft/internal/redact"
 )
@@ -50,7 +51,7 @@ const packMemory = 4 << 30 // maximum memory in bytes for unpacking
 // upstream. Objects enter the mirror only after the upstream has accepted the
 // push. A refusal by this server or the upstream is an Outcome with a Reason;
 // an error means that the server failed or the upstream could not be asked.
-func (m *Mirror) Receive(ctx context.Context, r Repo, u Update, pack io.Reader) (Outcome, error) {
+func (m *Mirror) Receive(ctx context.Context, r repourl.Repo, u Update, pack io.Reader) (Outcome, error) {
 	q, err := os.MkdirTemp(filepath.Join(m.all.dir, "quarantine"), "push-")
 	if err != nil {
 		return Outcome{}, err
@@ -68,7 +69,7 @@ func (m *Mirror) Receive(ctx context.Context, r Repo, u Update, pack io.Reader) 
 	return out, err
 }
 
-func (m *Mirror) receive(ctx context.Context, r Repo, u Update, in io.Reader, objects string) (Outcome, error) {
+func (m *Mirror) receive(ctx context.Context, r repourl.Repo, u Update, in io.Reader, objects string) (Outcome, error) {
 	var was claim
 	if u.MustClaim {
 		var out Outcome
@@ -175,7 +176,7 @@ func (m *Mirror) inspect(ctx context.Context, u Update, objects string) (Outcome
 }
 
 // push pushes the branch to the upstream, if it is still at u.Old there.
-func (m *Mirror) push(ctx context.Context, r Repo, u Update, objects string, was claim) (Outcome, error) {
+func (m *Mirror) push(ctx context.Context, r repourl.Repo, u Update, objects string, was claim) (Outcome, error) {
 	ref := "refs/heads/" + u.Branch
 	lease := ref + ":"
 	if !isZero(u.Old) {
@@ -208,7 +209,7 @@ func (m *Mirror) push(ctx context.Context, r Repo, u Update, objects string, was
 	return rejected("denied", reason(status), words), nil
 }
 
-func taken(r Repo, u Update) Outcome {
+func taken(r repourl.Repo, u Update) Outcome {
 	return rejected(CodeBranchTaken, "branch taken",
 		"The branch "+u.Branch+" exists already at "+r.String()+" and is not this agent's.")
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"aloft/internal/control/repourl"
 	"aloft/internal/fault"
 )
 
@@ -54,7 +55,7 @@ type Resolved struct {
 // Resolve finds the commit of a branch, a tag, a full ref name or a commit id;
 // "" means the default branch. It does not refresh the mirror, but fetches a
 // missing commit from the upstream.
-func (m *Mirror) Resolve(ctx context.Context, r Repo, ref string) (Resolved, error) {
+func (m *Mirror) Resolve(ctx context.Context, r repourl.Repo, ref string) (Resolved, error) {
 	snap := m.Snapshot()
 	missing := func() (Resolved, error) {
 		return Resolved{}, fault.NotFound("%s has no branch, tag or commit %q", r, Plain(ref)).Named(CodeRefNotFound).
@@ -102,7 +103,7 @@ func (m *Mirror) Resolve(ctx context.Context, r Repo, ref string) (Resolved, err
 
 // fetchByID fetches a commit from the upstream that is on no branch or tag. It
 // refreshes a mirror that has nothing yet, such as one whose files are lost.
-func (m *Mirror) fetchByID(ctx context.Context, r Repo, id string) error {
+func (m *Mirror) fetchByID(ctx context.Context, r repourl.Repo, id string) error {
 	if len(m.Snapshot().Refs) == 0 {
 		if _, err := m.Refresh(ctx, r); err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"aloft/internal/atomicfile"
+	"aloft/internal/control/repourl"
 	"aloft/internal/fault"
 )
 
@@ -30,7 +31,7 @@ type refresh struct {
 // share one refresh, but never one that started before they called. On failure
 // it returns a fault with one of this package's codes, and never silently
 // serves old refs.
-func (m *Mirror) Refresh(ctx context.Context, r Repo) (Snapshot, error) {
+func (m *Mirror) Refresh(ctx context.Context, r repourl.Repo) (Snapshot, error) {
 	f := m.join(r)
 	select {
 	case <-f.done:
@@ -45,7 +46,7 @@ func (m *Mirror) Refresh(ctx context.Context, r Repo) (Snapshot, error) {
 }
 
 // join joins the next flight that has not started, and creates it if needed.
-func (m *Mirror) join(r Repo) *refresh {
+func (m *Mirror) join(r repourl.Repo) *refresh {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.next == nil {
@@ -73,7 +74,7 @@ func (m *Mirror) join(r Repo) *refresh {
 }
 
 // begin starts the next flight. The caller holds m.mu.
-func (m *Mirror) begin(r Repo) {
+func (m *Mirror) begin(r repourl.Repo) {
 	f := m.next
 	m.running, m.next = f, nil
 	ctx, stop := context.WithCancelCause(m.all.ctx)
@@ -105,7 +106,7 @@ func (m *Mirror) leave(f *refresh) {
 	}
 }
 
-func (m *Mirror) refresh(ctx context.Context, r Repo) error {
+func (m *Mirror) refresh(ctx context.Context, r repourl.Repo) error {
 	if err := m.lockWrite(ctx); err != nil {
 		return err
 	}
@@ -135,7 +136,7 @@ func (m *Mirror) refresh(ctx context.Context, r Repo) error {
 
 // fetch fetches branches and tags, and deletes those that the upstream has
 // deleted.
-func (m *Mirror) fetch(ctx context.Context, r Repo, also ...string) error {
+func (m *Mirror) fetch(ctx context.Context, r repourl.Repo, also ...string) error {
 	args := []string{
 		"fetch", "--quiet", "--force", "--prune", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules",
 		"--no-auto-maintenance", "--", r.String(), "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*",
@@ -146,7 +147,7 @@ func (m *Mirror) fetch(ctx context.Context, r Repo, also ...string) error {
 // bounded runs git fetch, with bounds on its memory and on the size of the
 // mirror. git checks the received objects. Callers remove the leftovers of a
 // failed fetch.
-func (m *Mirror) bounded(ctx context.Context, r Repo, args []string) error {
+func (m *Mirror) bounded(ctx context.Context, r repourl.Repo, args []string) error {
 	left := m.all.maxMirror - m.packs()
 	if left <= 0 {
 		return m.tooLarge(r)
@@ -168,7 +169,7 @@ func (m *Mirror) filled(bytes int64) bool {
 	})
 }
 
-func (m *Mirror) tooLarge(r Repo) *fault.Error {
+func (m *Mirror) tooLarge(r repourl.Repo) *fault.Error {
 	return fault.Exhausted("repository %s is larger than this server's limit of %d MiB", r, m.all.maxMirror>>20).Named(CodeDiskFull).
 		Hint("have an administrator look at what the repository's server sends")
 }
@@ -205,7 +206,7 @@ var fsck = func() [][2]string {
 // settle reads the mirror's refs after a fetch. If the known default branch is
 // no longer at the commit of the upstream's HEAD, it asks the upstream for the
 // default branch.
-func (m *Mirror) settle(ctx context.Context, r Repo) error {
+func (m *Mirror) settle(ctx context.Context, r repourl.Repo) error {
 	refs, head, err := m.readRefs(ctx)
 	if err != nil {
 		return err
@@ -247,7 +248,7 @@ func (m *Mirror) readRefs(ctx context.Context) (refs []Ref, head string, err err
 }
 
 // learnHead asks the upstream for its default branch and sets it in the mirror.
-func (m *Mirror) learnHead(ctx context.Context, r Repo) error {
+func (m *Mirror) learnHead(ctx context.Context, r repourl.Repo) error {
 	out, _, err := m.upstream(ctx, r, invocation{args: []string{"ls-remote", "--quiet", "--symref", "--", r.String(), "HEAD"}})
 	if err != nil {
 		return err

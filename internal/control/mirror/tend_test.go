@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"aloft/internal/control/gateway/gittest"
+	"aloft/internal/control/repourl"
 )
 
 // TestRepack checks that many packs become one pack with a bitmap, and that
@@ -22,7 +23,7 @@ func TestRepack(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	r, err := ParseURL(url)
+	r, err := repourl.Parse(url)
 	if err != nil {
 		t.Fatal(err)
 	}

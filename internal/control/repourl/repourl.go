@@ -1,6 +1,9 @@
-package mirror
+// Package repourl parses the URLs of git repositories, and compares the
+// repositories that they name.
+package repourl
 
 import (
+	"net"
 	"net/url"
 	"regexp"
 	"strconv"
@@ -12,7 +15,7 @@ import (
 )
 
 // Repo is the canonical name of a repository, independent of how users spell
-// it. Create it with [ParseURL] or [ParsePath]; the zero Repo is invalid.
+// it. Create it with [Parse] or [ParsePath]; the zero Repo is invalid.
 //
 // These differences are ignored: upper case in the host, the scheme's default
 // port, a trailing slash, needless percent-encoding and, except for file, a
@@ -37,11 +40,14 @@ var (
 	scpPattern  = regexp.MustCompile(`^(?:([^@/:]+)@)?([^@/:\[\]]+):([^:].*)$`)
 )
 
-var usualPort = map[string]string{"http": "80", "https": "443", "ssh": "22", "file": ""}
+var defaultPorts = map[string]string{"http": "80", "https": "443", "ssh": "22", "file": ""}
 
-// ParseURL parses a URL with scheme http, https, ssh or file, or the ssh short
+// DefaultPort returns the port of a scheme, and "" for file.
+func DefaultPort(scheme string) string { return defaultPorts[scheme] }
+
+// Parse parses a URL with scheme http, https, ssh or file, or the ssh short
 // form user@host:path.
-func ParseURL(s string) (Repo, error) {
+func Parse(s string) (Repo, error) {
 	if len(s) > maxURL {
 		return Repo{}, invalidURL(s[:64]+"…", "it is too long")
 	}
@@ -95,7 +101,7 @@ func ParsePath(escaped string) (Repo, error) {
 // parse builds a Repo from its parts. On failure it returns the reason.
 func parse(scheme, authority, path string) (Repo, string) {
 	r := Repo{scheme: scheme}
-	if _, ok := usualPort[scheme]; !ok {
+	if _, ok := defaultPorts[scheme]; !ok {
 		return Repo{}, "its scheme is none of https, http, ssh and file"
 	}
 	if scheme == "file" {
@@ -104,11 +110,11 @@ func parse(scheme, authority, path string) (Repo, string) {
 		}
 	} else {
 		var why string
-		if r.user, r.host, why = parseAuthority(scheme, authority); why != "" {
+		if r.user, r.host, why = ParseAuthority(scheme, authority); why != "" {
 			return Repo{}, why
 		}
 	}
-	segments, why := parseSegments(path)
+	segments, why := ParseSegments(path)
 	if why != "" {
 		return Repo{}, why
 	}
@@ -119,7 +125,10 @@ func parse(scheme, authority, path string) (Repo, string) {
 	return r, ""
 }
 
-func parseAuthority(scheme, authority string) (user, host, why string) {
+// ParseAuthority parses the part of a URL between its scheme and its path. host is
+// in lower case, without the scheme's default port. user is "" unless the scheme is
+// ssh. why is "" if the authority is valid.
+func ParseAuthority(scheme, authority string) (user, host, why string) {
 	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
 		user, _, _ = strings.Cut(authority[:at], ":")
 		authority = authority[at+1:]
@@ -144,14 +153,15 @@ func parseAuthority(scheme, authority string) (user, host, why string) {
 	if !hostPattern.MatchString(host) && !ip6Pattern.MatchString(host) || strings.Contains(host, "..") {
 		return "", "", "its host is no plain host name"
 	}
-	if port != "" && port != usualPort[scheme] {
+	if port != "" && port != defaultPorts[scheme] {
 		host += ":" + port
 	}
 	return user, host, ""
 }
 
-// parseSegments decodes a path. It ignores a trailing slash.
-func parseSegments(escaped string) (segments []string, why string) {
+// ParseSegments decodes the segments of a path. It ignores a trailing slash. why is
+// "" if the path is valid.
+func ParseSegments(escaped string) (segments []string, why string) {
 	escaped = strings.Trim(escaped, "/")
 	if escaped == "" {
 		return nil, ""
@@ -174,12 +184,12 @@ func parseSegments(escaped string) (segments []string, why string) {
 }
 
 func invalidURL(s, why string) error {
-	return fault.Invalid("repository %q: %s", withoutPassword(s), why).Named("repo_url_invalid").
+	return fault.Invalid("repository %q: %s", WithoutPassword(s), why).Named("repo_url_invalid").
 		Hint("write it as https://host/path, http://host/path, ssh://git@host/path or file:///path")
 }
 
-// withoutPassword removes possible secrets from an invalid URL.
-func withoutPassword(s string) string {
+// WithoutPassword removes possible secrets from an invalid URL.
+func WithoutPassword(s string) string {
 	if at := strings.LastIndexByte(s, '@'); at >= 0 {
 		return "…" + s[at:]
 	}
@@ -190,7 +200,7 @@ func withoutPassword(s string) string {
 func (r Repo) Key() string {
 	path := r.path
 	if r.scheme != "file" {
-		path = trimGit(path)
+		path = TrimGit(path)
 	}
 	return r.join(path)
 }
@@ -224,6 +234,21 @@ func (r Repo) Scheme() string { return r.scheme }
 // Host returns the host, with its port unless that is the scheme's default.
 func (r Repo) Host() string { return r.host }
 
+// User returns the user of a repository that is reached by ssh, or "".
+func (r Repo) User() string { return r.user }
+
+// Decoded returns the path without percent-encoding and surrounding slashes.
+func (r Repo) Decoded() string { return r.path }
+
+// DialAddress returns host:port, with the scheme's default port if the URL has
+// none.
+func (r Repo) DialAddress() string {
+	if _, _, err := net.SplitHostPort(r.host); err == nil {
+		return r.host
+	}
+	return net.JoinHostPort(strings.Trim(r.host, "[]"), defaultPorts[r.scheme])
+}
+
 // Web returns the https form of a repository that is reached by ssh, or the
 // repository itself if it is reached by http or https. It returns false for
 // file.
@@ -248,7 +273,7 @@ func (r Repo) Name() string {
 // SameElsewhere reports whether both names have the same host and path,
 // regardless of protocol, port and user. It returns false for file.
 func (r Repo) SameElsewhere(o Repo) bool {
-	return r.scheme != "file" && o.scheme != "file" && r.Name() == o.Name() && trimGit(r.path) == trimGit(o.path)
+	return r.scheme != "file" && o.scheme != "file" && r.Name() == o.Name() && TrimGit(r.path) == TrimGit(o.path)
 }
 
 // Sibling returns other with the protocol, port and user of r.
@@ -272,7 +297,7 @@ func (r Repo) Below(prefix string) bool {
 		return false
 	}
 	for i, p := range parts[1:] {
-		if p != have[i] && !(i == len(have)-1 && trimGit(p) == trimGit(have[i])) {
+		if p != have[i] && !(i == len(have)-1 && TrimGit(p) == TrimGit(have[i])) {
 			return false
 		}
 	}
@@ -290,8 +315,8 @@ func (r Repo) Owner() string {
 	return owner
 }
 
-// trimGit removes a .git suffix, unless nothing else is left of the name.
-func trimGit(path string) string {
+// TrimGit removes a .git suffix, unless nothing else is left of the name.
+func TrimGit(path string) string {
 	short := strings.TrimSuffix(path, ".git")
 	if short == "" || strings.HasSuffix(short, "/") {
 		return path
