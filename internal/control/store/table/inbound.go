@@ -57,22 +57,9 @@ func (s *Store) Inbound(ctx context.Context, state store.InboundState, p store.P
 func (s *Store) ClaimInbound(ctx context.Context, owner string, again time.Duration, limit int) ([]store.InboundEvent, error) {
 	now := time.Now()
 	due := query.DueInboundParams{Now: nanos(now), Most: int64(max(limit, 0))}
-	rows, err := s.read.DueInbound(ctx, due)
-	if err == nil && len(rows) > 0 { // otherwise there is nothing to write
-		err = s.db.Write(ctx, inbound, func(tx *Tx) (err error) {
-			if rows, err = tx.Q.DueInbound(tx.Ctx, due); err != nil {
-				return err
-			}
-			for _, row := range rows {
-				tx.Wrote = true
-				err := tx.Q.ClaimInbound(tx.Ctx, query.ClaimInboundParams{Owner: owner, NextAt: nanos(now.Add(again)), ID: row.ID})
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
+	rows, err := claimDue(ctx, s, inbound, due, (*query.Queries).DueInbound, func(tx *Tx, row query.InboundEvent) error {
+		return tx.Q.ClaimInbound(tx.Ctx, query.ClaimInboundParams{Owner: owner, NextAt: nanos(now.Add(again)), ID: row.ID})
+	})
 	if err != nil {
 		return nil, fmt.Errorf("claim events: %w", err)
 	}

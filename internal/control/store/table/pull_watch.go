@@ -93,22 +93,9 @@ func (s *Store) TellPull(ctx context.Context, agentID, url string, due time.Time
 func (s *Store) ClaimPulls(ctx context.Context, owner string, again time.Duration, limit int) ([]store.PullWatch, error) {
 	now := time.Now()
 	due := query.DueWatchesParams{Now: nanos(now), Most: int64(max(limit, 0))}
-	rows, err := s.read.DueWatches(ctx, due)
-	if err == nil && len(rows) > 0 { // otherwise there is nothing to write
-		err = s.db.Write(ctx, pulls, func(tx *Tx) (err error) {
-			if rows, err = tx.Q.DueWatches(tx.Ctx, due); err != nil {
-				return err
-			}
-			for _, row := range rows {
-				tx.Wrote = true
-				err := tx.Q.ClaimWatch(tx.Ctx, query.ClaimWatchParams{Owner: owner, Until: nanos(now.Add(again)), AgentID: row.AgentID, Url: row.Url})
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
+	rows, err := claimDue(ctx, s, pulls, due, (*query.Queries).DueWatches, func(tx *Tx, row query.PullWatch) error {
+		return tx.Q.ClaimWatch(tx.Ctx, query.ClaimWatchParams{Owner: owner, Until: nanos(now.Add(again)), AgentID: row.AgentID, Url: row.Url})
+	})
 	if err != nil {
 		return nil, fmt.Errorf("claim pull requests: %w", err)
 	}

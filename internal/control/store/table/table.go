@@ -115,3 +115,27 @@ func (tx *Tx) now() (time.Time, error) {
 	}
 	return time.Now(), nil
 }
+
+// claimDue returns the rows that are due, and claims each in the same transaction. Writes
+// with the same key do not run concurrently.
+func claimDue[Row, Due any](ctx context.Context, s *Store, key string, due Due,
+	list func(*query.Queries, context.Context, Due) ([]Row, error), claim func(*Tx, Row) error,
+) ([]Row, error) {
+	rows, err := list(s.read, ctx, due)
+	if err != nil || len(rows) == 0 { // there is nothing to write
+		return nil, err
+	}
+	err = s.db.Write(ctx, key, func(tx *Tx) (err error) {
+		if rows, err = list(tx.Q, tx.Ctx, due); err != nil {
+			return err
+		}
+		for _, row := range rows {
+			tx.Wrote = true
+			if err := claim(tx, row); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return rows, err
+}

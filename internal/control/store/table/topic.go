@@ -36,22 +36,9 @@ func (s *Store) Topic(ctx context.Context, repo string, n int, issue bool) (stor
 func (s *Store) ClaimTopics(ctx context.Context, owner string, again time.Duration, limit int) (all []store.Topic, err error) {
 	now := time.Now()
 	due := query.DueTopicsParams{Now: nanos(now), Most: int64(max(limit, 0))}
-	rows, err := s.read.DueTopics(ctx, due)
-	if err == nil && len(rows) > 0 { // otherwise there is nothing to write
-		err = s.db.Write(ctx, topics, func(tx *Tx) (err error) {
-			if rows, err = tx.Q.DueTopics(tx.Ctx, due); err != nil {
-				return err
-			}
-			for _, row := range rows {
-				tx.Wrote = true
-				err := tx.Q.ClaimTopic(tx.Ctx, query.ClaimTopicParams{Owner: owner, Until: nanos(now.Add(again)), Repo: row.Repo, Number: row.Number, Issue: row.Issue})
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
+	rows, err := claimDue(ctx, s, topics, due, (*query.Queries).DueTopics, func(tx *Tx, row query.Topic) error {
+		return tx.Q.ClaimTopic(tx.Ctx, query.ClaimTopicParams{Owner: owner, Until: nanos(now.Add(again)), Repo: row.Repo, Number: row.Number, Issue: row.Issue})
+	})
 	if err != nil {
 		return nil, fmt.Errorf("claim topics: %w", err)
 	}

@@ -73,22 +73,9 @@ func (s *Store) Deliveries(ctx context.Context, agentID string, p store.Page) ([
 func (s *Store) ClaimDeliveries(ctx context.Context, owner string, again time.Duration, limit int) ([]store.Delivery, error) {
 	now := time.Now()
 	due := query.DueDeliveriesParams{Now: nanos(now), Most: int64(max(limit, 0))}
-	rows, err := s.read.DueDeliveries(ctx, due)
-	if err == nil && len(rows) > 0 { // otherwise there is nothing to write
-		err = s.db.Write(ctx, deliveries, func(tx *Tx) (err error) {
-			if rows, err = tx.Q.DueDeliveries(tx.Ctx, due); err != nil {
-				return err
-			}
-			for _, row := range rows {
-				tx.Wrote = true
-				err := tx.Q.ClaimDelivery(tx.Ctx, query.ClaimDeliveryParams{Owner: owner, NextAt: nanos(now.Add(again)), ID: row.ID})
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
+	rows, err := claimDue(ctx, s, deliveries, due, (*query.Queries).DueDeliveries, func(tx *Tx, row query.WebhookDelivery) error {
+		return tx.Q.ClaimDelivery(tx.Ctx, query.ClaimDeliveryParams{Owner: owner, NextAt: nanos(now.Add(again)), ID: row.ID})
+	})
 	if err != nil {
 		return nil, fmt.Errorf("claim deliveries: %w", err)
 	}
