@@ -18,6 +18,7 @@ package api
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -36,6 +37,7 @@ import (
 	"aloft/internal/control/api/pulls"
 	"aloft/internal/control/api/rest"
 	"aloft/internal/control/api/stream"
+	"aloft/internal/control/keylock"
 	"aloft/internal/control/store"
 
 	"go.opentelemetry.io/otel/trace"
@@ -93,8 +95,8 @@ type server struct {
 
 	allowed   time.Duration // how often an open WebSocket is re-authorized
 	openAPI   document
-	answering answering
-	limiter   *rest.Limiter // for all requests, by key
+	answering keylock.Locks[[sha256.Size]byte] // the repeatable requests in progress: a repeat waits for the first
+	limiter   *rest.Limiter                    // for all requests, by key
 	larges    larges
 	receiving chan struct{} // has an element for each event that is being received
 	compress  func(http.Handler) http.HandlerFunc

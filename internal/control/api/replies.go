@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"aloft/internal/account"
@@ -60,7 +59,7 @@ func (s *server) replay(w *reply, r *http.Request, rt rest.Route, who account.AP
 		ID:      sha256.Sum256([]byte(callerOf(who) + "\x00" + r.URL.Path + "\x00" + key)),
 		Request: sha256.Sum256(append([]byte(r.URL.RawQuery+"\x00"), body...)),
 	}
-	done, err := s.answering.enter(r.Context(), kept.ID)
+	done, err := s.answering.Lock(r.Context(), kept.ID)
 	if err != nil {
 		return false, err
 	}
@@ -175,40 +174,4 @@ func (s *server) replyBox(key string) (cipher.AEAD, error) {
 		return nil, err
 	}
 	return cipher.NewGCM(block)
-}
-
-// answering tracks the repeatable requests in progress, so that a repeat waits
-// for the first. Its zero value is ready to use.
-type answering struct {
-	mu    sync.Mutex
-	under map[[sha256.Size]byte]chan struct{} // each channel is closed when its request is done
-}
-
-// enter waits until no request with the id is in progress, and then registers
-// one. The caller must call done when it ends.
-func (a *answering) enter(ctx context.Context, id [sha256.Size]byte) (done func(), _ error) {
-	for {
-		a.mu.Lock()
-		other, ok := a.under[id]
-		if !ok {
-			if a.under == nil {
-				a.under = map[[sha256.Size]byte]chan struct{}{}
-			}
-			mine := make(chan struct{})
-			a.under[id] = mine
-			a.mu.Unlock()
-			return func() {
-				a.mu.Lock()
-				delete(a.under, id)
-				a.mu.Unlock()
-				close(mine)
-			}, nil
-		}
-		a.mu.Unlock()
-		select {
-		case <-other:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
 }

@@ -20,7 +20,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -28,6 +27,7 @@ import (
 	"gocloud.dev/blob"
 	"gocloud.dev/gcerrors"
 
+	"aloft/internal/control/keylock"
 	"aloft/internal/fault"
 )
 
@@ -66,15 +66,7 @@ type Store struct {
 	bucket *blob.Bucket
 	limits Limits
 
-	mu    sync.Mutex
-	locks map[string]*lock
-}
-
-// lock is held while an agent's index changes.
-type lock struct {
-	sync.Mutex
-
-	users int // guarded by Store.mu
+	changing keylock.Locks[string] // by agent id, held while an agent's index changes
 }
 
 // Open opens the bucket at a URL: file:///folder, or another scheme whose
@@ -84,7 +76,7 @@ func Open(ctx context.Context, bucketURL string, limits Limits) (*Store, error) 
 	if err != nil {
 		return nil, fmt.Errorf("artifacts: %w", err)
 	}
-	return &Store{bucket: bucket, limits: limits, locks: map[string]*lock{}}, nil
+	return &Store{bucket: bucket, limits: limits}, nil
 }
 
 // FolderURL returns the URL for a bucket in a folder of this host, and creates
@@ -144,10 +136,14 @@ func (s *Store) Open(ctx context.Context, agentID, name string) (io.ReadSeekClos
 
 // Remove removes all artifacts of an agent.
 func (s *Store) Remove(ctx context.Context, agentID string) error {
-	defer s.lock(agentID)()
+	unlock, err := s.changing.Lock(ctx, agentID)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	// Delete the index first, so that files that remain after a crash are not
 	// artifacts.
-	err := s.bucket.Delete(ctx, indexKey(agentID))
+	err = s.bucket.Delete(ctx, indexKey(agentID))
 	if err != nil && gcerrors.Code(err) != gcerrors.NotFound {
 		return fmt.Errorf("remove artifacts of %s: %w", agentID, err)
 	}
@@ -162,27 +158,6 @@ func (s *Store) Remove(ctx context.Context, agentID string) error {
 		}
 		if err != nil && gcerrors.Code(err) != gcerrors.NotFound {
 			return fmt.Errorf("remove artifacts of %s: %w", agentID, err)
-		}
-	}
-}
-
-// lock acquires the lock for changing an agent's artifacts.
-func (s *Store) lock(agentID string) (unlock func()) {
-	s.mu.Lock()
-	l := s.locks[agentID]
-	if l == nil {
-		l = &lock{}
-		s.locks[agentID] = l
-	}
-	l.users++
-	s.mu.Unlock()
-	l.Lock()
-	return func() {
-		l.Unlock()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if l.users--; l.users == 0 {
-			delete(s.locks, agentID)
 		}
 	}
 }

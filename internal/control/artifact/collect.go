@@ -45,7 +45,11 @@ var errTooLong = errors.New("it exceeds the size limit")
 // were deleted in the machine, because artifacts outlive machines. left lists
 // the files that it could not store.
 func (s *Store) Collect(ctx context.Context, agentID string, from Source, secrets *redact.Redactor) (left []Left, err error) {
-	defer s.lock(agentID)()
+	unlock, err := s.changing.Lock(ctx, agentID)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	there, more, err := from.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("artifacts of %s: %w", agentID, err)

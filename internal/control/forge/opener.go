@@ -2,8 +2,8 @@ package forge
 
 import (
 	"context"
-	"sync"
 
+	"aloft/internal/control/keylock"
 	"aloft/internal/fault"
 )
 
@@ -11,8 +11,7 @@ import (
 // pull request take turns, because some hosts would open two. The zero Opener
 // is ready to use and safe for concurrent use.
 type Opener struct {
-	mu   sync.Mutex
-	busy map[NewPullRequest]chan struct{} // by the fields that distinguish pull requests
+	turns keylock.Locks[NewPullRequest] // by the fields that distinguish pull requests
 }
 
 // Open calls find to look for an open pull request from n's head to n's base,
@@ -22,7 +21,7 @@ func (o *Opener) Open(ctx context.Context, n NewPullRequest, find func() ([]Pull
 	if err := n.Check(); err != nil {
 		return PullRequest{}, err
 	}
-	done, err := o.turn(ctx, NewPullRequest{Repo: n.Repo, Head: n.Head, Base: n.Base})
+	done, err := o.turns.Lock(ctx, NewPullRequest{Repo: n.Repo, Head: n.Head, Base: n.Base})
 	if err != nil {
 		return PullRequest{}, err
 	}
@@ -46,31 +45,4 @@ func (o *Opener) Open(ctx context.Context, n NewPullRequest, find func() ([]Pull
 		}
 	}
 	return p, err
-}
-
-func (o *Opener) turn(ctx context.Context, key NewPullRequest) (done func(), err error) {
-	for {
-		o.mu.Lock()
-		before, taken := o.busy[key]
-		if !taken {
-			mine := make(chan struct{})
-			if o.busy == nil {
-				o.busy = map[NewPullRequest]chan struct{}{}
-			}
-			o.busy[key] = mine
-			o.mu.Unlock()
-			return func() {
-				o.mu.Lock()
-				delete(o.busy, key)
-				o.mu.Unlock()
-				close(mine)
-			}, nil
-		}
-		o.mu.Unlock()
-		select {
-		case <-before:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
 }

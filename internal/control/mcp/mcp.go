@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/keylock"
 	"aloft/internal/control/outbound"
 	"aloft/internal/fault"
 	"aloft/internal/mcp"
@@ -40,7 +41,7 @@ type Config struct {
 type Servers struct {
 	Config
 	adding   sync.Mutex
-	renewing keyed // serializes renewals per sign-in
+	renewing keylock.Locks[string] // serializes renewals per sign-in
 }
 
 // New returns the servers in the store.
@@ -214,38 +215,4 @@ func Failure(err error, hide *redact.Redactor) *fault.Error {
 		return fault.Denied("the server requires a sign-in").Named(CodeSignIn).Hint("%s", signInAgain)
 	}
 	return fault.Unavailable("%s", hide.String(err.Error())).Named(CodeFailed).Hint("check its address, and that it runs")
-}
-
-// keyed is a set of locks by name.
-type keyed struct {
-	mu    sync.Mutex
-	locks map[string]*held
-}
-
-type held struct {
-	sync.Mutex
-	users int
-}
-
-func (k *keyed) lock(name string) (unlock func()) {
-	k.mu.Lock()
-	if k.locks == nil {
-		k.locks = map[string]*held{}
-	}
-	h := k.locks[name]
-	if h == nil {
-		h = &held{}
-		k.locks[name] = h
-	}
-	h.users++
-	k.mu.Unlock()
-	h.Lock()
-	return func() {
-		h.Unlock()
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		if h.users--; h.users == 0 {
-			delete(k.locks, name)
-		}
-	}
 }

@@ -81,7 +81,11 @@ func (s *Servers) token(ctx context.Context, user User, key, refused string, hc 
 	if !renew {
 		return g.Access, err
 	}
-	defer s.renewing.lock(strconv.FormatInt(user.ID, 10) + key)()
+	unlock, err := s.renewing.Lock(ctx, strconv.FormatInt(user.ID, 10)+key)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
 	// Check again: another request may have renewed it, and a refresh token is
 	// often valid only once.
 	if g, renew, err = read(); !renew {
