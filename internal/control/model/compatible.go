@@ -3,6 +3,7 @@ package model
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"iter"
 	"slices"
 	"strings"
 
@@ -80,6 +81,28 @@ func WithoutThinking(provider string, req Request) (Request, bool) {
 	}
 	req.Messages, req.Cache = Compatible(provider, "", out), nil // the cache is for other messages
 	return req, had
+}
+
+// Stream returns the events of one reply, which ask yields. It asks once more without
+// the reasoning if refused reports that the provider does not accept it. ask returns
+// an error instead of yielding it.
+func Stream(provider, name string, req Request, refused func(error) bool, ask func(Request, func(Event, error) bool) error) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		req, err := req.Cache.Prepare(provider, name, req)
+		if err != nil {
+			yield(Event{}, err)
+			return
+		}
+		err = ask(req, yield)
+		if refused(err) {
+			if bare, ok := WithoutThinking(provider, req); ok {
+				err = ask(bare, yield)
+			}
+		}
+		if err != nil {
+			yield(Event{}, err)
+		}
+	}
 }
 
 const longestID = 40 // characters that every provider accepts

@@ -75,22 +75,9 @@ type messages struct {
 
 // Stream implements [model.Model].
 func (m *messages) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Event, error] {
-	return func(yield func(model.Event, error) bool) {
-		req, err := req.Cache.Prepare(provider, m.cfg.Name, req)
-		if err != nil {
-			yield(model.Event{}, err)
-			return
-		}
-		err = m.ask(ctx, req, yield)
-		if refusesThinking(err) {
-			if bare, ok := model.WithoutThinking(provider, req); ok {
-				err = m.ask(ctx, bare, yield)
-			}
-		}
-		if err != nil {
-			yield(model.Event{}, err)
-		}
-	}
+	return model.Stream(provider, m.cfg.Name, req, refusesThinking, func(req model.Request, yield func(model.Event, error) bool) error {
+		return m.ask(ctx, req, yield)
+	})
 }
 
 // ask yields the events of one reply. It returns an error that the caller must

@@ -79,22 +79,9 @@ type gemini struct {
 
 // Stream implements [model.Model].
 func (g *gemini) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Event, error] {
-	return func(yield func(model.Event, error) bool) {
-		req, err := req.Cache.Prepare(provider, g.cfg.Name, req)
-		if err != nil {
-			yield(model.Event{}, err)
-			return
-		}
-		err = g.ask(ctx, req, yield)
-		if refusesSignature(err) {
-			if bare, ok := model.WithoutThinking(provider, req); ok {
-				err = g.ask(ctx, bare, yield)
-			}
-		}
-		if err != nil {
-			yield(model.Event{}, err)
-		}
-	}
+	return model.Stream(provider, g.cfg.Name, req, refusesSignature, func(req model.Request, yield func(model.Event, error) bool) error {
+		return g.ask(ctx, req, yield)
+	})
 }
 
 // ask yields the events of one reply. It returns an error that the caller must
