@@ -84,12 +84,8 @@ func (d *Desk) review(ctx context.Context, c inbound.Change) error {
 		return fault.Unavailable("%s does not know the commit of %s yet", r.Host, p.URL).Named(forge.CodeUnreachable)
 	}
 	if !d.Anyone {
-		why, err := forge.Outsider(ctx, f, r, p.Author)
-		if err != nil {
+		if err := inbound.CheckWriter(ctx, f, r, p.Author); err != nil {
 			return err
-		}
-		if why != "" {
-			return inbound.Ignored(why)
 		}
 	}
 	id := d.ID("autoreview", strings.ToLower(r.String()), strconv.Itoa(p.Number), p.HeadCommit)

@@ -106,13 +106,8 @@ func (d *Desk) Changed(ctx context.Context, c inbound.Change) error {
 		if err != nil {
 			return err
 		}
-		if c.Bot {
-			return inbound.Ignored(fmt.Sprintf("%s is a bot", c.Actor))
-		}
-		if why, err := forge.Outsider(ctx, f, r, c.Actor); err != nil {
+		if err := c.CheckActor(ctx, f, r); err != nil {
 			return err
-		} else if why != "" {
-			return inbound.Ignored(why)
 		}
 	}
 	due := d.now().Add(d.Gather)

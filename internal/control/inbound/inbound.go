@@ -122,6 +122,28 @@ type Ignored string
 // Error implements the error interface, so that parsers can return an Ignored.
 func (i Ignored) Error() string { return string(i) }
 
+// CheckActor returns an [Ignored] if the change was made by a bot, or by a user who may not
+// write to the repository. It returns nil if the sender does not name the actor.
+func (c Change) CheckActor(ctx context.Context, f forge.Forge, r forge.Repo) error {
+	switch {
+	case c.Bot:
+		return ignore("%s is a bot", c.Actor)
+	case c.Actor == "":
+		return nil
+	}
+	return CheckWriter(ctx, f, r, c.Actor)
+}
+
+// CheckWriter returns an [Ignored] if the user's contributions must be ignored; see
+// [forge.Outsider].
+func CheckWriter(ctx context.Context, f forge.Forge, r forge.Repo, user string) error {
+	why, err := forge.Outsider(ctx, f, r, user)
+	if err == nil && why != "" {
+		err = Ignored(why)
+	}
+	return err
+}
+
 func ignore(format string, args ...any) error { return Ignored(fmt.Sprintf(format, args...)) }
 
 // source is a kind of sender.

@@ -15,7 +15,6 @@ package mention
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"time"
@@ -131,15 +130,8 @@ func (d *Desk) Changed(ctx context.Context, c inbound.Change) error {
 	if err != nil {
 		return err
 	}
-	if c.Bot {
-		return inbound.Ignored(fmt.Sprintf("%s is a bot", c.Actor))
-	}
-	if c.Actor != "" {
-		if why, err := forge.Outsider(ctx, f, r, c.Actor); err != nil {
-			return err
-		} else if why != "" {
-			return inbound.Ignored(why)
-		}
+	if err := c.CheckActor(ctx, f, r); err != nil {
+		return err
 	}
 	if err := d.Store.TellTopic(ctx, t, d.now()); err != nil {
 		return err
