@@ -1,0 +1,22 @@
+package inbound
+
+import (
+	"testing"
+
+	"aloft/internal/control/forge"
+)
+
+// TestCheckActorAsksNothing checks the changes about which no forge has to be asked.
+func TestCheckActorAsksNothing(t *testing.T) {
+	for _, c := range []struct {
+		change Change
+		want   error
+	}{
+		{Change{Actor: "ci", Bot: true}, Ignored("ci is a bot")},
+		{Change{}, nil},
+	} {
+		if err := c.change.CheckActor(t.Context(), nil, forge.Repo{}); err != c.want {
+			t.Errorf("%+v: %v; want %v", c.change, err, c.want)
+		}
+	}
+}
