@@ -25,7 +25,11 @@ import xml from "highlight.js/lib/languages/xml";
 import yaml from "highlight.js/lib/languages/yaml";
 import { createLowlight } from "lowlight";
 
-/** The languages of the highlighter, loaded as a separate file when first needed. */
+/**
+ * The languages of the highlighter, loaded as a separate file when first needed. The editor
+ * has another highlighter, CodeMirror's, which a conversation cannot afford: its core alone
+ * is 98 kB compressed, and all of this is 41 kB.
+ */
 export const colourer = () =>
   createLowlight({
     bash, c, cpp, csharp, css, diff, dockerfile, go, ini, java, javascript, json, kotlin, makefile, markdown, php, python, ruby, rust, scss, sql, swift, typescript, xml, yaml,
