@@ -76,14 +76,8 @@ func (s *Store) ClaimInbound(ctx context.Context, owner string, again time.Durat
 
 // ReleaseInbound implements [store.Inbox].
 func (s *Store) ReleaseInbound(ctx context.Context, owner string) error {
-	err := s.db.Write(ctx, inbound, func(tx *Tx) error {
-		tx.Wrote = true
-		return tx.Q.ReleaseInbound(tx.Ctx, query.ReleaseInboundParams{Now: time.Now().UnixNano(), Owner: owner})
-	})
-	if err != nil {
-		return fmt.Errorf("release events: %w", err)
-	}
-	return nil
+	release := query.ReleaseInboundParams{Now: time.Now().UnixNano(), Owner: owner}
+	return writeOne(ctx, s, inbound, "release events", release, (*query.Queries).ReleaseInbound)
 }
 
 // PutInbound implements [store.Inbox].

@@ -104,14 +104,8 @@ func (s *Store) ClaimPulls(ctx context.Context, owner string, again time.Duratio
 
 // ReleasePulls implements [store.PullWatches].
 func (s *Store) ReleasePulls(ctx context.Context, owner string) error {
-	err := s.db.Write(ctx, pulls, func(tx *Tx) error {
-		tx.Wrote = true
-		return tx.Q.ReleaseWatches(tx.Ctx, query.ReleaseWatchesParams{Now: time.Now().UnixNano(), Owner: owner})
-	})
-	if err != nil {
-		return fmt.Errorf("release pull requests: %w", err)
-	}
-	return nil
+	release := query.ReleaseWatchesParams{Now: time.Now().UnixNano(), Owner: owner}
+	return writeOne(ctx, s, pulls, "release pull requests", release, (*query.Queries).ReleaseWatches)
 }
 
 // PutPull implements [store.PullWatches].

@@ -9,6 +9,7 @@ package table
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"aloft/internal/control/store"
@@ -138,4 +139,17 @@ func claimDue[Row, Due any](ctx context.Context, s *Store, key string, due Due,
 		return nil
 	})
 	return rows, err
+}
+
+// writeOne executes a statement that may change many rows. what says what it does, for the
+// error.
+func writeOne[Args any](ctx context.Context, s *Store, key, what string, args Args, statement func(*query.Queries, context.Context, Args) error) error {
+	err := s.db.Write(ctx, key, func(tx *Tx) error {
+		tx.Wrote = true
+		return statement(tx.Q, tx.Ctx, args)
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
 }

@@ -50,14 +50,8 @@ func (s *Store) ClaimTopics(ctx context.Context, owner string, again time.Durati
 
 // ReleaseTopics implements [store.Topics].
 func (s *Store) ReleaseTopics(ctx context.Context, owner string) error {
-	err := s.db.Write(ctx, topics, func(tx *Tx) error {
-		tx.Wrote = true
-		return tx.Q.ReleaseTopics(tx.Ctx, query.ReleaseTopicsParams{Now: time.Now().UnixNano(), Owner: owner})
-	})
-	if err != nil {
-		return fmt.Errorf("release topics: %w", err)
-	}
-	return nil
+	release := query.ReleaseTopicsParams{Now: time.Now().UnixNano(), Owner: owner}
+	return writeOne(ctx, s, topics, "release topics", release, (*query.Queries).ReleaseTopics)
 }
 
 // PutTopic implements [store.Topics].

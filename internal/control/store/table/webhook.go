@@ -84,14 +84,8 @@ func (s *Store) ClaimDeliveries(ctx context.Context, owner string, again time.Du
 
 // ReleaseDeliveries implements [store.Deliveries].
 func (s *Store) ReleaseDeliveries(ctx context.Context, owner string) error {
-	err := s.db.Write(ctx, deliveries, func(tx *Tx) error {
-		tx.Wrote = true
-		return tx.Q.ReleaseDeliveries(tx.Ctx, query.ReleaseDeliveriesParams{Now: time.Now().UnixNano(), Owner: owner})
-	})
-	if err != nil {
-		return fmt.Errorf("release deliveries: %w", err)
-	}
-	return nil
+	release := query.ReleaseDeliveriesParams{Now: time.Now().UnixNano(), Owner: owner}
+	return writeOne(ctx, s, deliveries, "release deliveries", release, (*query.Queries).ReleaseDeliveries)
 }
 
 // PutAttempt implements [store.Deliveries].
