@@ -35,12 +35,7 @@ func ApplyAgentDiff(ws Workspace) Tool {
 			result.Result = &agentv1.ApplyAgentDiffResult_Error{Error: &agentv1.ToolError{Message: text}}
 		}
 		done := &agentv1.ApplyAgentDiffToolCall{Result: result}
-		return Outcome{
-			Call:    &agentv1.ToolCall{Tool: &agentv1.ToolCall_ApplyAgentDiffToolCall{ApplyAgentDiffToolCall: done}},
-			Text:    text,
-			Error:   err != nil,
-			Failure: failureOf(err),
-		}
+		return outcomeOf(&agentv1.ToolCall{Tool: &agentv1.ToolCall_ApplyAgentDiffToolCall{ApplyAgentDiffToolCall: done}}, text, err)
 	}}
 }
 

@@ -25,12 +25,7 @@ func Await(session *shell.Session) Tool {
 			result.Result = &agentv1.AwaitResult_Error{Error: &agentv1.ToolError{Message: text}}
 		}
 		done := &agentv1.AwaitToolCall{Result: result}
-		return Outcome{
-			Call:    &agentv1.ToolCall{Tool: &agentv1.ToolCall_AwaitToolCall{AwaitToolCall: done}},
-			Text:    text,
-			Error:   err != nil,
-			Failure: failureOf(err),
-		}
+		return outcomeOf(&agentv1.ToolCall{Tool: &agentv1.ToolCall_AwaitToolCall{AwaitToolCall: done}}, text, err)
 	}}
 }
 

@@ -20,12 +20,7 @@ func Delete(ws Workspace) Tool {
 			result.Result = &agentv1.DeleteResult_Error{Error: &agentv1.ToolError{Message: text}}
 		}
 		done := &agentv1.DeleteToolCall{Result: result}
-		return Outcome{
-			Call:    &agentv1.ToolCall{Tool: &agentv1.ToolCall_DeleteToolCall{DeleteToolCall: done}},
-			Text:    text,
-			Error:   err != nil,
-			Failure: failureOf(err),
-		}
+		return outcomeOf(&agentv1.ToolCall{Tool: &agentv1.ToolCall_DeleteToolCall{DeleteToolCall: done}}, text, err)
 	}}
 }
 

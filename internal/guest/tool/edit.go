@@ -45,12 +45,7 @@ func editTool(name string, run func(*agentv1.EditToolCall) (edited, error)) Tool
 			result.Result = &agentv1.EditResult_Success{Success: success}
 		}
 		done := &agentv1.EditToolCall{Result: result}
-		return Outcome{
-			Call:    &agentv1.ToolCall{Tool: &agentv1.ToolCall_EditToolCall{EditToolCall: done}},
-			Text:    text,
-			Error:   err != nil,
-			Failure: failureOf(err),
-		}
+		return outcomeOf(&agentv1.ToolCall{Tool: &agentv1.ToolCall_EditToolCall{EditToolCall: done}}, text, err)
 	}}
 }
 

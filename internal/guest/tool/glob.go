@@ -35,12 +35,7 @@ func Glob(ws Workspace) Tool {
 			result.Result = &agentv1.GlobToolResult_Error{Error: &agentv1.ToolError{Message: text}}
 		}
 		done := &agentv1.GlobToolCall{Result: result}
-		return Outcome{
-			Call:    &agentv1.ToolCall{Tool: &agentv1.ToolCall_GlobToolCall{GlobToolCall: done}},
-			Text:    text,
-			Error:   err != nil,
-			Failure: failureOf(err),
-		}
+		return outcomeOf(&agentv1.ToolCall{Tool: &agentv1.ToolCall_GlobToolCall{GlobToolCall: done}}, text, err)
 	}}
 }
 

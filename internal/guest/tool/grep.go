@@ -33,12 +33,7 @@ func Grep(ws Workspace) Tool {
 			result.Result = &agentv1.GrepResult_Error{Error: &agentv1.ToolError{Message: text}}
 		}
 		done := &agentv1.GrepToolCall{Result: result}
-		return Outcome{
-			Call:    &agentv1.ToolCall{Tool: &agentv1.ToolCall_GrepToolCall{GrepToolCall: done}},
-			Text:    text,
-			Error:   err != nil,
-			Failure: failureOf(err),
-		}
+		return outcomeOf(&agentv1.ToolCall{Tool: &agentv1.ToolCall_GrepToolCall{GrepToolCall: done}}, text, err)
 	}}
 }
 

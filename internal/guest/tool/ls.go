@@ -35,12 +35,7 @@ func Ls(ws Workspace) Tool {
 			result.Result = &agentv1.LsResult_Error{Error: &agentv1.ToolError{Message: text}}
 		}
 		done := &agentv1.LsToolCall{Result: result}
-		return Outcome{
-			Call:    &agentv1.ToolCall{Tool: &agentv1.ToolCall_LsToolCall{LsToolCall: done}},
-			Text:    text,
-			Error:   err != nil,
-			Failure: failureOf(err),
-		}
+		return outcomeOf(&agentv1.ToolCall{Tool: &agentv1.ToolCall_LsToolCall{LsToolCall: done}}, text, err)
 	}}
 }
 

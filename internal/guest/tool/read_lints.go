@@ -25,12 +25,7 @@ func ReadLints(ws Workspace, linters *lsp.Pool) Tool {
 			result.Result = &agentv1.ReadLintsResult_Error{Error: &agentv1.ToolError{Message: text}}
 		}
 		done := &agentv1.ReadLintsToolCall{Result: result}
-		return Outcome{
-			Call:    &agentv1.ToolCall{Tool: &agentv1.ToolCall_ReadLintsToolCall{ReadLintsToolCall: done}},
-			Text:    text,
-			Error:   err != nil,
-			Failure: failureOf(err),
-		}
+		return outcomeOf(&agentv1.ToolCall{Tool: &agentv1.ToolCall_ReadLintsToolCall{ReadLintsToolCall: done}}, text, err)
 	}}
 }
 

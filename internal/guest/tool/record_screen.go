@@ -21,12 +21,7 @@ func RecordScreen(recorder *video.Recorder) Tool {
 			result.Result = &agentv1.RecordScreenResult_Error{Error: &agentv1.ToolError{Message: text}}
 		}
 		done := &agentv1.RecordScreenToolCall{Result: result}
-		return Outcome{
-			Call:    &agentv1.ToolCall{Tool: &agentv1.ToolCall_RecordScreenToolCall{RecordScreenToolCall: done}},
-			Text:    text,
-			Error:   err != nil,
-			Failure: failureOf(err),
-		}
+		return outcomeOf(&agentv1.ToolCall{Tool: &agentv1.ToolCall_RecordScreenToolCall{RecordScreenToolCall: done}}, text, err)
 	}}
 }
 

@@ -28,12 +28,7 @@ func SemSearch(ws Workspace, index *search.Index) Tool {
 			result.Result = &agentv1.SemSearchResult_Error{Error: &agentv1.ToolError{Message: text}}
 		}
 		done := &agentv1.SemSearchToolCall{Result: result}
-		return Outcome{
-			Call:    &agentv1.ToolCall{Tool: &agentv1.ToolCall_SemSearchToolCall{SemSearchToolCall: done}},
-			Text:    text,
-			Error:   err != nil,
-			Failure: failureOf(err),
-		}
+		return outcomeOf(&agentv1.ToolCall{Tool: &agentv1.ToolCall_SemSearchToolCall{SemSearchToolCall: done}}, text, err)
 	}}
 }
 

@@ -40,12 +40,7 @@ func Shell(session *shell.Session, sb *guard.Sandbox) Tool {
 			result.Result = &agentv1.ShellResult_Error{Error: &agentv1.ToolError{Message: text}}
 		}
 		done := &agentv1.ShellToolCall{Result: result}
-		return Outcome{
-			Call:    &agentv1.ToolCall{Tool: &agentv1.ToolCall_ShellToolCall{ShellToolCall: done}},
-			Text:    text,
-			Error:   err != nil,
-			Failure: failureOf(err),
-		}
+		return outcomeOf(&agentv1.ToolCall{Tool: &agentv1.ToolCall_ShellToolCall{ShellToolCall: done}}, text, err)
 	}}
 }
 

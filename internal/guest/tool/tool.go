@@ -51,6 +51,12 @@ type Outcome struct {
 // timeoutError says that a call exceeded its timeout.
 type timeoutError struct{ error }
 
+// outcomeOf returns the outcome of a call, with its text, which is that of the error if
+// there is one.
+func outcomeOf(call *agentv1.ToolCall, text string, err error) Outcome {
+	return Outcome{Call: call, Text: text, Error: err != nil, Failure: failureOf(err)}
+}
+
 // failureOf returns the kind of a failure; unspecified for nil or an unknown
 // error.
 func failureOf(err error) agentv1.FailureKind {

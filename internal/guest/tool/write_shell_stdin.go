@@ -21,12 +21,7 @@ func WriteShellStdin(session *shell.Session) Tool {
 			result.Result = &agentv1.WriteShellStdinResult_Error{Error: &agentv1.ToolError{Message: text}}
 		}
 		done := &agentv1.WriteShellStdinToolCall{Result: result}
-		return Outcome{
-			Call:    &agentv1.ToolCall{Tool: &agentv1.ToolCall_WriteShellStdinToolCall{WriteShellStdinToolCall: done}},
-			Text:    text,
-			Error:   err != nil,
-			Failure: failureOf(err),
-		}
+		return outcomeOf(&agentv1.ToolCall{Tool: &agentv1.ToolCall_WriteShellStdinToolCall{WriteShellStdinToolCall: done}}, text, err)
 	}}
 }
 
