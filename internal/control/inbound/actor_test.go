@@ -1,6 +1,7 @@
 package inbound
 
 import (
+	"errors"
 	"testing"
 
 	"aloft/internal/control/forge"
@@ -15,7 +16,7 @@ func TestCheckActorAsksNothing(t *testing.T) {
 		{Change{Actor: "ci", Bot: true}, Ignored("ci is a bot")},
 		{Change{}, nil},
 	} {
-		if err := c.change.CheckActor(t.Context(), nil, forge.Repo{}); err != c.want {
+		if err := c.change.CheckActor(t.Context(), nil, forge.Repo{}); !errors.Is(err, c.want) {
 			t.Errorf("%+v: %v; want %v", c.change, err, c.want)
 		}
 	}
