@@ -164,6 +164,7 @@ func (a *assembly) openGateway(context.Context) error {
 	a.gateway, err = gateway.New(gateway.Config{
 		Dir: a.dataFile("mirrors"), Credentials: credentials, Host: a.host.Git,
 		Network: a.outbound, LFSHosts: c.LFSHosts, Environ: os.Environ(), Logger: a.logger,
+		Room: func() error { return a.disk.Room() },
 	})
 	if err != nil {
 		return err

@@ -1,6 +1,13 @@
 package gateway
 
-import "aloft/internal/control/repourl"
+import (
+	"time"
+
+	"aloft/internal/control/repourl"
+)
+
+// SetPushWait sets how long a push waits for others to be unpacked.
+func SetPushWait(g *Gateway, d time.Duration) { g.pushWait = d }
 
 // PathOf returns the path at which the gateway serves a repository.
 func PathOf(repoURL string) (string, error) {
@@ -9,4 +16,12 @@ func PathOf(repoURL string) (string, error) {
 		return "", err
 	}
 	return r.Path(), nil
+}
+
+// HoldLargePush takes the place of a large push until the returned function is
+// called.
+func HoldLargePush(g *Gateway) (end func()) {
+	slots := g.unpacking[1].slots
+	slots <- struct{}{}
+	return func() { <-slots }
 }

@@ -27,6 +27,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"aloft/internal/control/lfs"
 	"aloft/internal/control/mirror"
@@ -54,6 +55,9 @@ type Config struct {
 	Network        Network      // judges git servers without a credential; nil allows all
 	LFSHosts       []string     // hosts in private networks that may store large files
 	MaxRequests    int          // concurrent requests per machine; 8 if 0
+	// Room returns an error if the disk of Dir is nearly full; pushes above 1 MiB
+	// are refused then. nil means no check.
+	Room func() error
 }
 
 // Network checks and dials hosts that the operator's configuration does not
@@ -73,6 +77,9 @@ type Gateway struct {
 	maxRequests int
 	serving     sync.WaitGroup // running requests
 	large       chan struct{}  // limits large fetch requests
+	room        func() error   // may be nil
+	unpacking   [2]lane        // limit the pushes that are unpacked: small ones, and large ones
+	pushWait    time.Duration  // how long a push waits in a lane
 
 	mu       sync.Mutex
 	sessions map[[32]byte]*session // by hash of the credential
@@ -84,6 +91,7 @@ func New(c Config) (*Gateway, error) {
 	g := &Gateway{
 		log: c.Logger, lfs: lfs.New(c.LFSHosts, c.Network), spool: filepath.Join(c.Dir, "quarantine"),
 		maxPack: c.MaxPack, maxRequests: c.MaxRequests, large: make(chan struct{}, maxLarge), sessions: map[[32]byte]*session{},
+		room: c.Room, unpacking: lanes(), pushWait: maxPushWait,
 	}
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)

@@ -149,8 +149,10 @@ func (s *session) enter(ctx context.Context) bool {
 
 // take waits up to maxWait for a place in slots. The caller receives from slots to
 // give the place back.
-func take(ctx context.Context, slots chan<- struct{}) bool {
-	wait := time.NewTimer(maxWait)
+func take(ctx context.Context, slots chan<- struct{}) bool { return takeWithin(ctx, slots, maxWait) }
+
+func takeWithin(ctx context.Context, slots chan<- struct{}, limit time.Duration) bool {
+	wait := time.NewTimer(limit)
 	defer wait.Stop()
 	select {
 	case slots <- struct{}{}:

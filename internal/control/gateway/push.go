@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"aloft/internal/control/mirror"
 	"aloft/internal/fault"
@@ -84,7 +85,7 @@ func (q *request) push(ctx context.Context) {
 	out, err := q.access.mirror.Receive(ctx, q.access.repo, mirror.Update{
 		Branch: q.access.branch, Old: c.Old, New: c.New,
 		AllowForce: q.s.grant.AllowForce, Claim: q.s.grant.AgentID, MustClaim: !q.access.exists, Made: q.access.made,
-		MaxPack: q.g.maxPack, Secrets: q.s.secrets,
+		MaxPack: q.g.maxPack, Secrets: q.s.secrets, Room: q.g.hasRoom, Admit: q.g.admit,
 	}, in)
 	if err != nil {
 		f := fault.Of(err)
@@ -101,6 +102,60 @@ func (q *request) push(ctx context.Context) {
 	}
 	q.log("git push", outcome, attrs...)
 	q.report(p, []verdict{{c.Ref, out.Reason}}, out.Words)
+}
+
+// Limits of unpacking, for all machines together. git may take the memory for each
+// push that it unpacks, so that all take at most 12 GiB. Small pushes, which are
+// most, do not wait for large ones.
+const (
+	maxSmallPushes  = 4
+	maxLargePushes  = 2
+	smallPushMemory = 1 << 30         // enough for a delta of two files below git's core.bigFileThreshold of 512 MiB
+	maxPushWait     = 2 * time.Minute // for another push to be unpacked
+)
+
+// A lane is a limit of concurrent pushes, and the memory of each in bytes.
+type lane struct {
+	slots  chan struct{}
+	memory uint64
+}
+
+func lanes() [2]lane {
+	return [2]lane{
+		{make(chan struct{}, maxSmallPushes), smallPushMemory},
+		{make(chan struct{}, maxLargePushes), mirror.PackMemory},
+	}
+}
+
+// admit waits until a push of size bytes may be unpacked; see [mirror.Update].
+func (g *Gateway) admit(ctx context.Context, size int64) (memory uint64, release func(), err error) {
+	l := g.unpacking[0]
+	if size > mirror.SmallPack {
+		if err := g.hasRoom(); err != nil {
+			return 0, nil, err
+		}
+		l = g.unpacking[1]
+	}
+	if !takeWithin(ctx, l.slots, g.pushWait) {
+		if ctx.Err() != nil {
+			return 0, nil, ctx.Err()
+		}
+		return 0, nil, fault.Exhausted("the server is busy with the pushes of other agents").Named("push_busy").
+			Hint("push again in a few minutes")
+	}
+	return l.memory, func() { <-l.slots }, nil
+}
+
+// hasRoom returns a fault if the disk is too full for a large push.
+func (g *Gateway) hasRoom() error {
+	if g.room == nil {
+		return nil
+	}
+	if err := g.room(); err != nil {
+		return fault.Exhausted("the server's disk is nearly full, so it takes no push above %d MiB", mirror.SmallPack>>20).
+			Named(mirror.CodeDiskFull).Hint("free space below the server's data folder, and push again").Because(err)
+	}
+	return nil
 }
 
 // judge checks the commands against the grant. If one is refused, all are, with

@@ -29,7 +29,14 @@ type Update struct {
 	MustClaim, Made bool
 	MaxPack         int64            // maximum pack size in bytes
 	Secrets         *redact.Redactor // finds the secrets that the push must not contain; nil for no check
-	moved           bool             // the branch is not where the claimant's last push left it
+	// Room returns an error if the disk is too full for a pack of more than
+	// [SmallPack]; nil for no check.
+	Room func() error
+	// Admit waits until a pack of the given size in bytes may be unpacked in the
+	// returned memory in bytes. The caller then calls release. nil allows every
+	// pack at once, with PackMemory.
+	Admit func(ctx context.Context, size int64) (memory uint64, release func(), err error)
+	moved bool // the branch is not where the claimant's last push left it
 }
 
 // Outcome is the result of an update.
@@ -45,7 +52,8 @@ func rejected(code, reason, words string) Outcome {
 	return Outcome{Reason: reason, Words: words, Code: code}
 }
 
-const packMemory = 4 << 30 // maximum memory in bytes for unpacking
+// PackMemory is the maximum memory in bytes for unpacking a pack.
+const PackMemory = 4 << 30
 
 // Receive reads a pack, checks it in quarantine and pushes the branch to the
 // upstream. Objects enter the mirror only after the upstream has accepted the
@@ -64,12 +72,14 @@ func (m *Mirror) Receive(ctx context.Context, r repourl.Repo, u Update, pack io.
 		}
 	}
 	in := &countReader{r: pack}
-	out, err := m.receive(ctx, r, u, in, objects)
+	out, err := m.receive(ctx, r, u, in, q)
 	out.Bytes = in.n
 	return out, err
 }
 
-func (m *Mirror) receive(ctx context.Context, r repourl.Repo, u Update, in io.Reader, objects string) (Outcome, error) {
+// receive is [Mirror.Receive] with a folder for the push.
+func (m *Mirror) receive(ctx context.Context, r repourl.Repo, u Update, in io.Reader, dir string) (Outcome, error) {
+	objects := filepath.Join(dir, "objects")
 	var was claim
 	if u.MustClaim {
 		var out Outcome
@@ -78,7 +88,12 @@ func (m *Mirror) receive(ctx context.Context, r repourl.Repo, u Update, in io.Re
 			return out, err
 		}
 	}
-	sent, out, err := m.unpack(ctx, u, in, objects)
+	pack, size, out, err := spool(u, in, dir)
+	if err != nil || out.Reason != "" {
+		return out, err
+	}
+	sent, out, err := m.unpack(ctx, u, pack, size, objects)
+	_ = pack.Close() // it was only read
 	if err != nil || out.Reason != "" {
 		return out, err
 	}
@@ -113,18 +128,25 @@ func (m *Mirror) receive(ctx context.Context, r repourl.Repo, u Update, in io.Re
 }
 
 // unpack stores the pack in quarantine and returns the number of objects sent.
-func (m *Mirror) unpack(ctx context.Context, u Update, in io.Reader, objects string) (sent uint32, out Outcome, err error) {
+func (m *Mirror) unpack(ctx context.Context, u Update, in io.Reader, size int64, objects string) (sent uint32, out Outcome, err error) {
 	buf := bufio.NewReader(in)
 	head, err := buf.Peek(12)
 	if err != nil || string(head[:4]) != "PACK" {
 		return 0, rejected("invalid", "no pack came with the push", ""), nil
 	}
 	if sent = binary.BigEndian.Uint32(head[8:]); sent == 0 {
-		_, err := io.Copy(io.Discard, io.LimitReader(buf, 12+32))
-		return 0, Outcome{}, err // an existing commit needs no pack
+		return 0, Outcome{}, nil // an existing commit needs no pack
+	}
+	memory := uint64(PackMemory)
+	if u.Admit != nil {
+		var release func()
+		if memory, release, err = u.Admit(ctx, size); err != nil {
+			return 0, Outcome{}, err
+		}
+		defer release()
 	}
 	args := []string{"index-pack", "--stdin", "--fix-thin", "--strict", fmt.Sprintf("--max-input-size=%d", u.MaxPack)}
-	_, stderr, err := m.git(ctx, invocation{args: args, objects: objects, stdin: buf, fills: true, dataLimit: packMemory})
+	_, stderr, err := m.git(ctx, invocation{args: args, objects: objects, stdin: buf, fills: true, dataLimit: memory})
 	switch {
 	case err == nil:
 		return sent, Outcome{}, nil
@@ -133,8 +155,7 @@ func (m *Mirror) unpack(ctx context.Context, u Update, in io.Reader, objects str
 	case hasAny(strings.ToLower(stderr), saysDiskFull):
 		return 0, Outcome{}, fault.Exhausted("no space left on the server's disk for the push").Named(CodeDiskFull).Because(err)
 	case strings.Contains(stderr, "exceeds maximum allowed size"):
-		return 0, rejected("too_large", "pack exceeds maximum allowed size",
-			fmt.Sprintf("The push is larger than the %d MiB that this server takes.", u.MaxPack>>20)), nil
+		return 0, tooLarge(u), nil
 	}
 	m.all.log.Info("pack refused", "repo", m.key, "err", err)
 	return 0, rejected("invalid", "the pack is not sound", upstreamWords(stderr)), nil

@@ -152,7 +152,7 @@ func (m *Mirror) bounded(ctx context.Context, r repourl.Repo, args []string) err
 	if left <= 0 {
 		return m.tooLarge(r)
 	}
-	_, _, err := m.upstream(ctx, r, invocation{args: args, config: fsck, changes: true, dataLimit: packMemory, fileLimit: uint64(left)})
+	_, _, err := m.upstream(ctx, r, invocation{args: args, config: fsck, changes: true, dataLimit: PackMemory, fileLimit: uint64(left)})
 	if err != nil && m.filled(left) {
 		return m.tooLarge(r).Because(err)
 	}

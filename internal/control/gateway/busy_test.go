@@ -1,0 +1,58 @@
+package gateway_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"aloft/internal/control/gateway"
+)
+
+// TestLargePushesAreUnpackedTwoAtATime pushes while the server unpacks one, and then
+// two large pushes of other agents. The second time, a large push is refused, and a
+// small one accepted.
+func TestLargePushesAreUnpackedTwoAtATime(t *testing.T) {
+	w := newWorld(t)
+	gateway.SetPushWait(w.gw, 50*time.Millisecond)
+	m, _ := checkedOut(t, w)
+	endOne := gateway.HoldLargePush(w.gw)
+	m.commit("r", "large", map[string]string{"a.txt": noise(2 << 20)})
+	m.git("r", "push", "origin", branch)
+	endTwo := gateway.HoldLargePush(w.gw)
+	m.commit("r", "small", map[string]string{"b.txt": "two\n"})
+	m.git("r", "push", "origin", branch)
+	id := m.commit("r", "large again", map[string]string{"c.txt": noise(2<<20 + 1)})
+	m.fails("r", []string{"push", "origin", branch}, "(push_busy)", "the server is busy with the pushes of other agents", "push again in a few minutes")
+	leftInQuarantine(t, w)
+	endOne()
+	m.git("r", "push", "origin", branch)
+	if got := w.Branch("r", branch); got != id {
+		t.Errorf("upstream has %q, want %s", got, id)
+	}
+	endTwo()
+}
+
+// TestLargePushNeedsRoom pushes while the disk is nearly full.
+func TestLargePushNeedsRoom(t *testing.T) {
+	full := false
+	w := newWorld(t, func(w *world) {
+		w.cfg.Room = func() error {
+			if full {
+				return errors.New("the disk is nearly full")
+			}
+			return nil
+		}
+	})
+	m, _ := checkedOut(t, w)
+	full = true
+	m.commit("r", "small", map[string]string{"b.txt": "two\n"})
+	m.git("r", "push", "origin", branch)
+	id := m.commit("r", "large", map[string]string{"c.txt": noise(2 << 20)})
+	m.fails("r", []string{"push", "origin", branch}, "(disk_full)", "the server's disk is nearly full, so it takes no push above 1 MiB", "free space")
+	leftInQuarantine(t, w)
+	full = false
+	m.git("r", "push", "origin", branch)
+	if got := w.Branch("r", branch); got != id {
+		t.Errorf("upstream has %q, want %s", got, id)
+	}
+}
