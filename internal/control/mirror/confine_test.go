@@ -15,6 +15,7 @@ import (
 	"aloft/internal/control/confine"
 	"aloft/internal/control/mirror/owner"
 	"aloft/internal/control/repourl"
+	"aloft/internal/fault"
 	"aloft/internal/need"
 )
 
@@ -221,6 +222,58 @@ func TestLinksInQuarantine(t *testing.T) {
 		if f, err := openFile(f); err == nil {
 			t.Errorf("opened %s", f.Name())
 		}
+	}
+}
+
+// TestMirrorOfAConfinedUser opens a mirror that confined git has made in a process of
+// an ordinary user, who cannot write it: the error says what to do.
+func TestMirrorOfAConfinedUser(t *testing.T) {
+	const url, server = "https://a.example/a.git", 12345
+	if dir := os.Getenv("MIRRORS"); dir != "" { // the process of the user
+		s, err := Open(Config{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		r, err := repourl.Parse(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := s.Mirror(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := fault.Of(m.prepare(t.Context()))
+		if f.Code != CodeMirrorForeign || !strings.Contains(f.Advice, "rm -r "+m.dir) || !strings.Contains(f.Message, "a.example/a") {
+			t.Errorf("the error is %+v", f)
+		}
+		return
+	}
+	dir := t.TempDir()
+	s := openConfined(t, dir, "")
+	s.prepared(t, url)
+	if err := errors.Join(s.Close(), os.Chmod(filepath.Dir(dir), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil && info.Sys().(*syscall.Stat_t).Uid == 0 {
+			err = os.Lchown(path, server, -1)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestMirrorOfAConfinedUser$")
+	cmd.Env = append(os.Environ(), "MIRRORS="+dir)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: server, Gid: server}}
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "PASS") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 

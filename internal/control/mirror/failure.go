@@ -21,6 +21,7 @@ const (
 	CodeRefNotFound       = "ref_not_found"
 	CodeBranchTaken       = "branch_taken"
 	CodeDiskFull          = "disk_full"
+	CodeMirrorForeign     = "mirror_not_writable"
 	CodeSecretInPush      = "secret_in_push"
 )
 

@@ -25,6 +25,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"aloft/internal/control/repourl"
 	"aloft/internal/fault"
 	"aloft/internal/lockfile"
@@ -286,12 +288,30 @@ func (m *Mirror) prepare(ctx context.Context) error {
 		if err := m.create(ctx, "sha1"); err != nil {
 			return err
 		}
+	} else if err := m.writable(); err != nil {
+		return err
 	} else if err := m.all.host.Tidy(m.dir, m.user); err != nil {
 		return fmt.Errorf("mirror %s: %w", m.key, err)
 	}
 	m.mu.Lock()
 	m.prepared = true
 	m.mu.Unlock()
+	return nil
+}
+
+// writable returns a fault if git runs as the server's user, and the mirror has
+// files of the user as whom it ran when the host still confined it.
+func (m *Mirror) writable() error {
+	if m.all.confined {
+		return nil
+	}
+	for _, name := range []string{".", "refs", "objects", "objects/pack"} {
+		if err := unix.Access(filepath.Join(m.dir, name), unix.W_OK); errors.Is(err, unix.EACCES) {
+			return fault.Unavailable("the server cannot write its copy of %s, which it made when this host still confined git", m.key).
+				Named(CodeMirrorForeign).Because(err).
+				Hint("start the host-daemon again, or stop the server and, as root, run rm -r %s; the server then fetches the repository again", m.dir)
+		}
+	}
 	return nil
 }
 
