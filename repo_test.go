@@ -428,6 +428,8 @@ func TestFilesAreShort(t *testing.T) {
 	})
 }
 
+// TestSecurityNamesTestsThatAreThere checks that each promise in SECURITY.md names a
+// test, and that the tests exist.
 func TestSecurityNamesTestsThatAreThere(t *testing.T) {
 	var all strings.Builder
 	walk(t, func(file string) {
@@ -435,7 +437,20 @@ func TestSecurityNamesTestsThatAreThere(t *testing.T) {
 			all.WriteString(read(t, file))
 		}
 	})
-	for _, name := range regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(read(t, "SECURITY.md"), -1) {
+	text := read(t, "SECURITY.md")
+	name := regexp.MustCompile(`\b(Test|Fuzz)[A-Z]\w+`)
+	_, promises, ok := strings.Cut(text, "| promise | how | tested in |\n|---|---|---|\n")
+	promises, _, _ = strings.Cut(promises, "\n\n")
+	if rows := strings.Count(promises, "\n"); !ok || rows < 50 {
+		t.Errorf("SECURITY.md: the table of promises has %d rows", rows)
+	}
+	for row := range strings.Lines(promises) {
+		cells := strings.Split(row, " | ")
+		if !name.MatchString(cells[len(cells)-1]) {
+			t.Errorf("SECURITY.md: no test is named for %s", cells[0])
+		}
+	}
+	for _, name := range name.FindAllString(text, -1) {
 		if !strings.Contains(all.String(), "\nfunc "+name+"(") {
 			t.Errorf("SECURITY.md: there is no %s", name)
 		}
