@@ -219,10 +219,11 @@ var mayImport = map[string][]string{
 	"internal/guest/tool":          {"internal/text", "internal/gitcmd", "internal/mcp", "internal/guest/file", "internal/guest/guard", "internal/guest/mcp", "internal/policy/sandbox", "internal/guest/sandbox", "internal/tool", "internal/wire/agentv1", "internal/guest/lsp", "internal/guest/notebook", "internal/guest/pdf", "internal/guest/picture", "internal/guest/ripgrep", "internal/guest/search", "internal/guest/shell", "internal/guest/video", "internal/guest/web", "internal/fault", "internal/guest/desktop", "internal/guest/screen"},
 	"internal/guest/tool/tooltest": {"internal/need", "internal/guest/sandbox", "internal/tool", "internal/wire/agentv1", "internal/guest/tool"},
 
-	// The command line, and helpers of tests.
+	// The command line, and helpers of tests. internal/cli and internal/cli/command print the
+	// journal, so they decode its events with internal/agent.
 	"internal/client":       {"internal/wire/tunnel"},
-	"internal/cli":          {"internal/client"},
-	"internal/cli/command":  {"internal/cli", "internal/client", "internal/atomicfile", "internal/secret"},
+	"internal/cli":          {"internal/agent", "internal/client", "internal/conversation"},
+	"internal/cli/command":  {"internal/agent", "internal/cli", "internal/client", "internal/atomicfile", "internal/secret"},
 	"internal/cli/agents":   {"NOUNS", "internal/cli", "internal/cli/command", "internal/client", "internal/gitcmd"},
 	"internal/cli/machines": {"internal/atomicfile", "internal/cli", "internal/cli/command", "internal/client", "internal/sshconfig", "internal/transfer"},
 	"internal/cli/envs":     {"NOUNS", "internal/cli", "internal/cli/command", "internal/client"},

@@ -1,13 +1,16 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"aloft/internal/agent"
 	"aloft/internal/client"
+	"aloft/internal/conversation"
 )
 
 // Transcript prints a journal as its events arrive: boot steps, messages, tool calls
@@ -50,189 +53,124 @@ func NewTranscript(out *Output) *Transcript {
 	return &Transcript{out: out, calls: map[string]*toolCall{}}
 }
 
-// body is the union of the fields of all events that are shown.
-type body struct {
-	Kind          string          `json:"kind"` // of a subagent's event
-	Data          json.RawMessage `json:"data"` // likewise
-	Type          string          `json:"type"` // of a subagent
-	Description   string          `json:"description"`
-	Background    bool            `json:"background"` // likewise
-	Told          string          `json:"told"`       // likewise
-	Name          string          `json:"name"`
-	State         string          `json:"state"`
-	DurationMS    int64           `json:"durationMs"`
-	Detail        string          `json:"detail"`
-	Code          string          `json:"code"`
-	Reason        string          `json:"reason"`
-	Text          string          `json:"text"`
-	WaitMS        int64           `json:"waitMs"`
-	From          json.RawMessage `json:"from"` // of a fallback: a string
-	To            json.RawMessage `json:"to"`   // likewise
-	Purpose       string          `json:"purpose"`
-	Attempt       int             `json:"attempt"`
-	Attempts      int             `json:"attempts"` // 0 if unknown
-	Turn          int             `json:"turn"`
-	CallID        string          `json:"callId"`
-	Error         bool            `json:"error"`
-	RepoURL       string          `json:"repoUrl"`
-	EnvironmentID string          `json:"environmentId"`
-	At            time.Time       `json:"at"`
-	Script        string          `json:"script"`
-	Branch        string          `json:"branch"`
-	Made          bool            `json:"made"`
-	PullRequest   struct {
-		URL string `json:"url"`
-	} `json:"pullRequest"`
-	Results  []client.CheckResult `json:"results"` // of checks
-	Verdict  client.GoalVerdict   `json:"verdict"` // on a goal
-	Outcome  string               `json:"outcome"`
-	Evidence *client.Evidence     `json:"evidence"`
-	Commit   string               `json:"commit"`
-	Unhooked string               `json:"unhooked"`
-	Status   string               `json:"status"`
-	Result   string               `json:"result"`
-	Message  json.RawMessage      `json:"message"` // a string, or a model's message
-	Prompt   message              `json:"prompt"`
-	Approval client.Approval      `json:"approval"`
-	Decision string               `json:"decision"`
-	Failure  *struct {
-		Code    string `json:"code"`
-		Message string `json:"message"`
-		Hint    string `json:"hint"`
-	} `json:"failure"`
-}
-
-type message struct {
-	Blocks []struct {
-		Text string `json:"text"`
-		Call *struct {
-			ID   string          `json:"id"`
-			Name string          `json:"name"`
-			Args json.RawMessage `json:"args"`
-		} `json:"call"`
-	} `json:"blocks"`
-}
-
 // Show prints one event. It ignores unknown kinds, which a newer server may send.
 func (t *Transcript) Show(e client.Event) {
-	var b body
-	if json.Unmarshal(e.Data, &b) != nil {
-		return
-	}
 	if t.began.IsZero() {
 		t.began = e.Time // the transcript may start in the middle of the run
 	}
-	switch e.Kind {
-	case "run.created":
+	body, err := agent.Decode(e.Kind, e.Data)
+	if err != nil {
+		return
+	}
+	switch b := body.(type) {
+	case *agent.RunCreated:
 		t.began = e.Time
 		t.Ended = nil
 		t.doing.set("waiting for a machine", e.Time)
 		t.prompt(b.Prompt)
-	case "run.started":
+	case *agent.RunStarted:
 		t.doing.set("starting", e.Time)
-	case "boot.step":
+	case *agent.BootStep:
 		t.bootStep(b, e.Time)
-	case "machine.ready":
+	case *agent.MachineReady:
 		t.doing.set("thinking", e.Time)
-	case "text.delta":
+	case *agent.TextDelta:
 		t.told.WriteString(b.Text)
 		t.out.Text(t.words.Clean(b.Text))
 		t.doing.set("thinking", e.Time)
-	case "turn.replied":
-		t.replied(b, e.Time)
-	case "task.began":
+	case *agent.TurnReplied:
+		t.replied(b.Message, e.Time)
+	case *agent.TaskBegan:
 		t.taskBegan(b, e.Time)
-	case "task.ended":
+	case *agent.TaskEnded:
 		t.taskEnded(b)
-	case "task.event":
-		t.printSubagent(b, e.Time)
-	case "approval.asked":
-		t.printRequest(b)
-	case "approval.answered":
-		t.line(Yellow, "!", "answer", answers[b.Decision]+detail(text(b.Message)), 0)
+	case *agent.Within:
+		t.printSubagent(b.Body, e.Time)
+	case *agent.ApprovalAsked:
+		t.printRequest(ApprovalOf(b.Approval))
+	case *agent.ApprovalAnswered:
+		t.line(Yellow, "!", "answer", answers[b.Decision]+detail(b.Message), 0)
 		t.doing.set("thinking", e.Time)
-	case "call.sent":
+	case *agent.CallSent:
 		t.sent(b.CallID, e.Time)
-	case "call.done":
+	case *agent.CallDone:
 		t.done(b, e.Time)
-	case "model.retry":
+	case *agent.ModelRetry:
 		t.told.Reset()
-		what := t.retryReason(b) + attempt(b.Attempt, b.Attempts)
+		what := retryReason(b) + attempt(b.Attempt, b.Attempts)
 		if b.WaitMS > 0 { // otherwise another model answers
 			what += "; retrying in " + Took(time.Duration(b.WaitMS)*time.Millisecond)
 		}
 		t.line(Yellow, "~", "retry", what, 0)
-	case "model.fallback":
+	case *agent.ModelFallback:
 		t.line(Yellow, "!", "model", fallbackText(b), 0)
-	case "machine.lost":
+	case *agent.MachineLost:
 		t.line(Yellow, "!", "lost", "the machine stopped: "+b.Reason, 0)
-	case "machine.out_of_memory":
-		t.line(Yellow, "!", "memory", text(b.Message), 0)
-	case "machine.disk_full":
-		t.line(Yellow, "!", "disk", text(b.Message), 0)
-	case "machine.hibernated":
+	case *agent.MachineOutOfMemory:
+		t.line(Yellow, "!", "memory", b.Message, 0)
+	case *agent.MachineDiskFull:
+		t.line(Yellow, "!", "disk", b.Message, 0)
+	case *agent.MachineHibernated:
 		if b.Code == "failed" || b.Code == "no_room" { // unlike the configured disk-only sleep
 			t.line(Yellow, "!", "asleep", "without its processes: "+b.Reason, 0)
 		}
-	case "machine.expiring":
+	case *agent.MachineExpiring:
 		t.line(Yellow, "!", "unused", "the machine and its disk will be deleted at "+b.At.UTC().Format("2006-01-02 15:04 MST")+" unless somebody uses it", 0)
-	case "machine.expired":
+	case *agent.MachineExpired:
 		t.line(Yellow, "!", "unused", "the machine and its disk were deleted; pushed branches are kept", 0)
-	case "environment.script":
+	case *agent.ScriptKept:
 		t.line(Green, "+", "setup", "later machines use the install script of "+b.EnvironmentID+" (aloft env history "+b.EnvironmentID+"):", 0)
 		t.out.Line("    %s", strings.ReplaceAll(strings.TrimSpace(Clean(b.Script)), "\n", "\n    "))
-	case "notice":
+	case *agent.Notice:
 		t.line(Yellow, "!", "note", b.Text, 0)
-	case "agent.rewound":
+	case *agent.Rewound:
 		t.line(Yellow, "<", "back", fmt.Sprintf("to before turn %d: the turns from there on are replaced", b.Turn), 0)
-	case "prompt.queued":
+	case *agent.Queued:
 		for _, block := range b.Prompt.Blocks {
 			if block.Text != "" {
 				t.line(Dim, "+", "queued", block.Text, 0)
 			}
 		}
-	case "prompt.unqueued":
+	case *agent.Unqueued:
 		t.line(Dim, "-", "queued", "a queued prompt was removed", 0)
-	case "compacted":
+	case *agent.Compacted:
 		t.line(Dim, "~", "note", "the conversation was long: summarized its beginning", 0)
-	case "cancel.asked":
+	case *agent.CancelAsked:
 		t.line(Yellow, "!", "stop", "asked to stop "+b.Reason, 0)
-	case "committed":
-		t.line(Green, "+", "commit", short(b.Commit)+" "+text(b.Message), 0)
-		t.unhooked(b)
-	case "pushed":
+	case *agent.Committed:
+		t.line(Green, "+", "commit", short(b.Commit)+" "+b.Message, 0)
+		t.unhooked(b.Unhooked)
+	case *agent.Pushed:
 		t.line(Green, "+", "push", b.Branch+" "+short(b.Commit)+" to "+b.RepoURL, 0)
-		t.unhooked(b)
+		t.unhooked(b.Unhooked)
 		t.pushed(b)
-	case "pull_request.opened":
+	case *agent.PullRequestOpened:
 		what := "continuing "
 		if b.Made {
 			what = "opened "
 		}
 		t.line(Green, "+", "pull request", what+b.PullRequest.URL, 0)
-	case "pull_request.failed":
-		if b.Failure != nil {
-			t.line(Yellow, "!", "pull request", "none: "+b.Failure.Message, 0)
-			if b.Failure.Hint != "" {
-				t.line(Dim, "", "", b.Failure.Hint, 0)
-			}
+	case *agent.PullRequestFailed:
+		t.line(Yellow, "!", "pull request", "none: "+b.Failure.Message, 0)
+		if b.Failure.Hint != "" {
+			t.line(Dim, "", "", b.Failure.Hint, 0)
 		}
-	case "goal.judged":
-		style, mark, what := goalText(b.Verdict)
+	case *agent.GoalJudged:
+		style, mark, what := goalText(client.GoalVerdict(b.Verdict))
 		t.line(style, mark, "goal", what, 0)
-	case "checks.began":
+	case *agent.ChecksBegan:
 		t.doing.set("running checks", e.Time)
-	case "checks.ended":
+	case *agent.ChecksEnded:
 		for _, r := range b.Results {
-			t.check(r)
+			t.check(checkOf(r))
 		}
 		t.doing.set("thinking", e.Time)
-	case "run.ended":
+	case *agent.RunEnded:
 		t.ended(b, e)
 	}
 }
 
-func (t *Transcript) prompt(m message) {
+func (t *Transcript) prompt(m conversation.Message) {
 	for _, block := range m.Blocks {
 		if block.Text != "" {
 			t.line(Bold, ">", "prompt", block.Text, 0)
@@ -240,7 +178,7 @@ func (t *Transcript) prompt(m message) {
 	}
 }
 
-func (t *Transcript) bootStep(b body, at time.Time) {
+func (t *Transcript) bootStep(b *agent.BootStep, at time.Time) {
 	took := time.Duration(b.DurationMS) * time.Millisecond
 	switch b.State {
 	case "running":
@@ -260,13 +198,12 @@ func detail(s string) string {
 }
 
 // answers maps decisions to text.
-var answers = map[string]string{
-	client.AllowOnce: "allowed", client.AllowAgent: "allowed for this agent", client.AllowAlways: "allowed for all your agents", client.Deny: "denied", client.Answered: "answered",
+var answers = map[agent.Decision]string{
+	agent.AllowOnce: "allowed", agent.AllowAgent: "allowed for this agent", agent.AllowAlways: "allowed for all your agents", agent.Deny: "denied", agent.Answered: "answered",
 }
 
 // printRequest prints a request in full, and how to answer it.
-func (t *Transcript) printRequest(b body) {
-	q := b.Approval
+func (t *Transcript) printRequest(q client.Approval) {
 	t.doing.set("", q.AskedAt) // no animation while somebody types
 	by := ""
 	if q.Subagent != "" {
@@ -292,17 +229,9 @@ func (t *Transcript) printRequest(b body) {
 }
 
 // replied prints the part of a reply that was not streamed, and records its tool calls.
-func (t *Transcript) replied(b body, at time.Time) {
-	var m message
-	if json.Unmarshal(b.Message, &m) != nil {
-		return
-	}
-	var whole strings.Builder
-	for _, block := range m.Blocks {
-		whole.WriteString(block.Text)
-	}
+func (t *Transcript) replied(m conversation.Message, at time.Time) {
 	t.calling(m)
-	if rest, ok := strings.CutPrefix(whole.String(), t.told.String()); ok {
+	if rest, ok := strings.CutPrefix(m.PlainText(), t.told.String()); ok {
 		t.out.Text(t.words.Clean(rest))
 	}
 	t.told.Reset()
@@ -317,7 +246,7 @@ func (t *Transcript) sent(id string, at time.Time) {
 	}
 }
 
-func (t *Transcript) done(b body, at time.Time) {
+func (t *Transcript) done(b *agent.CallDone, at time.Time) {
 	c := t.calls[b.CallID]
 	if c == nil {
 		return
@@ -344,14 +273,15 @@ func (t *Transcript) done(b body, at time.Time) {
 	}
 }
 
-// unhooked reports a commit or push that bypassed the project's git hooks.
-func (t *Transcript) unhooked(b body) {
-	if b.Unhooked != "" {
-		t.line(Yellow, "!", "hooks", b.Unhooked, 0)
+// unhooked reports why a commit or push bypassed the project's git hooks. It prints
+// nothing if why is "".
+func (t *Transcript) unhooked(why string) {
+	if why != "" {
+		t.line(Yellow, "!", "hooks", why, 0)
 	}
 }
 
-func (t *Transcript) pushed(b body) {
+func (t *Transcript) pushed(b *agent.Pushed) {
 	_, repo, ok := strings.Cut(b.RepoURL, "://")
 	if !ok {
 		repo = b.RepoURL
@@ -364,19 +294,19 @@ func (t *Transcript) pushed(b body) {
 	t.Branches = append(t.Branches, client.Branch{RepoURL: repo, Branch: b.Branch})
 }
 
-func (t *Transcript) ended(b body, e client.Event) {
+func (t *Transcript) ended(b *agent.RunEnded, e client.Event) {
 	t.doing.set("", e.Time)
-	end := &RunEnd{RunID: e.RunID, Status: b.Status, Result: b.Result, Took: e.Time.Sub(t.began)}
+	end := &RunEnd{RunID: e.RunID, Status: string(b.Status), Result: b.Result, Took: e.Time.Sub(t.began)}
 	switch b.Status {
-	case client.Finished:
+	case agent.Finished:
 		t.line(Green, "+", "done", "finished", end.Took)
-	case client.Cancelled:
+	case agent.Cancelled:
 		t.line(Yellow, "!", "done", "stopped", end.Took)
 	default:
-		t.line(Red, "x", "done", "ended as "+b.Status, end.Took)
+		t.line(Red, "x", "done", "ended as "+end.Status, end.Took)
 	}
 	if b.Evidence != nil {
-		t.line(Dim, "", "outcome", OutcomeText(b.Outcome, b.Evidence), 0)
+		t.line(Dim, "", "outcome", OutcomeText(string(b.Outcome), evidenceOf(b.Evidence)), 0)
 	}
 	if b.Failure != nil {
 		end.Failure = &client.Failure{Code: b.Failure.Code, Message: b.Failure.Message}
@@ -388,12 +318,7 @@ func (t *Transcript) ended(b body, e client.Event) {
 }
 
 // retryReason returns the reason for a model retry.
-func (t *Transcript) retryReason(b body) string {
-	if s := text(b.Message); s != "" {
-		return s
-	}
-	return b.Reason
-}
+func retryReason(b *agent.ModelRetry) string { return cmp.Or(b.Message, b.Reason) }
 
 // line prints an event, with a mark on a terminal and with its name in a pipe.
 func (t *Transcript) line(style Style, mark, name, what string, took time.Duration) {

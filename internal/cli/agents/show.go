@@ -2,7 +2,6 @@ package agents
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"aloft/internal/agent"
 	"aloft/internal/cli"
 	"aloft/internal/client"
 )
@@ -104,14 +104,16 @@ func shortagesOf(ctx context.Context, c *client.Client, id string) (all []shorta
 		if err != nil {
 			return nil, err
 		}
-		if e.Kind != "machine.out_of_memory" && e.Kind != "machine.disk_full" {
-			continue
+		body, err := agent.Decode(e.Kind, e.Data)
+		if err != nil {
+			continue // a newer server may send other kinds
 		}
-		s := shortage{Kind: e.Kind, Time: e.Time}
-		if err := json.Unmarshal(e.Data, &s); err != nil {
-			return nil, fmt.Errorf("event %d: %w", e.Seq, err)
+		switch b := body.(type) {
+		case *agent.MachineOutOfMemory:
+			all = append(all, shortage{e.Kind, e.Time, b.Message})
+		case *agent.MachineDiskFull:
+			all = append(all, shortage{e.Kind, e.Time, b.Message})
 		}
-		all = append(all, s)
 	}
 	return all[max(0, len(all)-mostShortages):], nil
 }

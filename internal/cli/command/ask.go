@@ -3,11 +3,11 @@ package command
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 	"sync"
 
+	"aloft/internal/agent"
 	"aloft/internal/cli"
 	"aloft/internal/client"
 )
@@ -39,22 +39,20 @@ func (k *asker) saw(e client.Event) {
 	if k == nil {
 		return
 	}
-	var b struct {
-		Approval   client.Approval `json:"approval"`
-		ApprovalID string          `json:"approvalId"`
-	}
-	if json.Unmarshal(e.Data, &b) != nil {
-		return
+	body, err := agent.Decode(e.Kind, e.Data)
+	if err != nil {
+		return // a newer server may send other kinds
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	switch e.Kind {
-	case "approval.asked":
-		k.open = append(k.open, b.Approval)
-		k.a.Out.Line("    %s", askWords(b.Approval))
-	case "approval.answered":
+	switch b := body.(type) {
+	case *agent.ApprovalAsked:
+		q := cli.ApprovalOf(b.Approval)
+		k.open = append(k.open, q)
+		k.a.Out.Line("    %s", askWords(q))
+	case *agent.ApprovalAnswered:
 		k.open = slices.DeleteFunc(k.open, func(q client.Approval) bool { return q.ID == b.ApprovalID })
-	case "run.ended":
+	case *agent.RunEnded:
 		k.open = nil
 	}
 }

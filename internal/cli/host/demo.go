@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"aloft/internal/agent"
 	"aloft/internal/cli"
 	"aloft/internal/cli/command"
 	"aloft/internal/client"
@@ -176,21 +176,14 @@ func (a *app) demoAgent(ctx context.Context, c *client.Client, repo *demoRepo, d
 	return nil
 }
 
-// demoHas is the part of the event machine.ready that lists the facilities of
-// the demo agent's machine.
-type demoHas struct {
-	Facilities struct {
-		PackageManager, Docker string
-		Root                   bool
-	}
-}
-
-// demoRun shows a run of the demo agent until it ends.
-func (a *app) demoRun(ctx context.Context, c *client.Client, agentID, runID string) (t *cli.Transcript, has demoHas, err error) {
+// demoRun shows a run of the demo agent until it ends. has are the facilities of the
+// agent's machine, none if the server does not name them.
+func (a *app) demoRun(ctx context.Context, c *client.Client, agentID, runID string) (t *cli.Transcript, has agent.Facilities, err error) {
 	t = cli.NewTranscript(a.Out)
 	err = a.Transcribe(ctx, t, c, command.Journal{AgentID: agentID, Follow: true}, func(e client.Event) (show, end bool) {
-		if e.Kind == "machine.ready" {
-			_ = json.Unmarshal(e.Data, &has) // missing fields count as absent facilities
+		body, _ := agent.Decode(e.Kind, e.Data) // a newer server may send other kinds
+		if ready, ok := body.(*agent.MachineReady); ok && ready.Facilities != nil {
+			has = *ready.Facilities
 		}
 		return e.RunID == runID, e.RunID == runID && t.Ended != nil
 	})
@@ -199,13 +192,13 @@ func (a *app) demoRun(ctx context.Context, c *client.Client, agentID, runID stri
 
 // demoMachine has the agent install a package and run a container, or says why its
 // machine cannot.
-func (a *app) demoMachine(ctx context.Context, c *client.Client, agentID string, has demoHas) error {
-	if has.Facilities.PackageManager != "apt-get" || !has.Facilities.Root {
+func (a *app) demoMachine(ctx context.Context, c *client.Client, agentID string, has agent.Facilities) error {
+	if has.PackageManager != "apt-get" || !has.Root {
 		a.Out.Line("%s not in this demo: machines with this host's system need apt and sudo on the host.\n", a.Out.Style(cli.Bold, "Packages and Docker:"))
 		return nil
 	}
 	prompt := demoPackages
-	if has.Facilities.Docker != "refused" {
+	if has.Docker != "refused" {
 		prompt += demoDocker
 	}
 	a.Out.Line("%s aloft agent follow-up %s %q\n", a.Out.Style(cli.Bold, "$"), agentID, prompt)
@@ -221,7 +214,7 @@ func (a *app) demoMachine(ctx context.Context, c *client.Client, agentID string,
 		return a.ShowOutcome(agentID, t)
 	}
 	a.Out.Line("")
-	if has.Facilities.Docker == "refused" {
+	if has.Docker == "refused" {
 		a.Out.Line("%s not in machines on this host; `sudo bin/aloft doctor` says why.\n", a.Out.Style(cli.Bold, "Docker:"))
 	}
 	return nil
