@@ -48,6 +48,7 @@ var mayImport = map[string][]string{
 	"internal/conversation":   {},
 	"internal/subagent":       {},
 	"internal/folder":         {},
+	"internal/hook":           {},
 	"internal/text":           {},
 	"internal/terminal":       {"internal/policy/sandbox"},
 	"internal/rule":           {},
@@ -184,7 +185,7 @@ var mayImport = map[string][]string{
 	"internal/control/hostd":                           {"NOUNS", "internal/control/cgroup", "internal/control/confine", "internal/control/dockerfile", "internal/control/egress", "internal/control/image", "internal/control/layer", "internal/control/machine", "internal/control/mirror", "internal/control/poll"},
 
 	// Inside a machine.
-	"internal/guest/execd":         {"internal/text", "internal/rule", "internal/atomicfile", "internal/fault", "internal/lockfile", "internal/tool", "internal/redact", "internal/telemetry", "internal/wire/...", "internal/guest/changes", "internal/guest/editor", "internal/guest/file", "internal/guest/guard", "internal/guest/terminal", "internal/guest/tool", "internal/guest/hook", "internal/guest/mcp", "internal/guest/rulefile", "internal/mcp", "internal/terminal"},
+	"internal/guest/execd":         {"internal/text", "internal/rule", "internal/atomicfile", "internal/fault", "internal/lockfile", "internal/tool", "internal/redact", "internal/telemetry", "internal/wire/...", "internal/guest/changes", "internal/guest/editor", "internal/guest/file", "internal/guest/guard", "internal/guest/terminal", "internal/guest/tool", "internal/guest/hook", "internal/hook", "internal/guest/mcp", "internal/guest/rulefile", "internal/mcp", "internal/terminal"},
 	"internal/guest/pid1":          {"internal/atomicfile", "internal/fault", "internal/wire/...", "internal/guest/checkout", "internal/guest/desktop", "internal/guest/process", "internal/guest/usage", "internal/guest/sandbox", "internal/guest/sandbox/asked", "internal/policy/sandbox"},
 	"internal/guest/process":       {"internal/guest/usage"},
 	"internal/guest/changes":       {"internal/text", "internal/fault", "internal/gitcmd", "internal/guest/file"},
@@ -209,7 +210,7 @@ var mayImport = map[string][]string{
 	"internal/guest/sshd":          {"internal/atomicfile", "internal/redact", "internal/guest/pty"},
 	"internal/guest/ripgrep":       {},
 	"internal/guest/lsp":           {"internal/atomicfile", "internal/gitcmd", "internal/guest/ripgrep"},
-	"internal/guest/hook":          {},
+	"internal/guest/hook":          {"internal/hook"},
 	"internal/guest/rulefile":      {"internal/rule"},
 	"internal/guest/mcp":           {"internal/mcp", "internal/redact"},
 	"internal/guest/search":        {"internal/atomicfile", "internal/lockfile", "internal/guest/ripgrep"},
@@ -252,6 +253,7 @@ var nouns = []string{
 	"internal/conversation",
 	"internal/subagent",
 	"internal/folder",
+	"internal/hook",
 	"internal/text",
 	"internal/terminal",
 	"internal/rule",

@@ -49,6 +49,7 @@ import (
 	"aloft/internal/control/webhook"
 	"aloft/internal/conversation"
 	"aloft/internal/environment"
+	"aloft/internal/hook"
 	"aloft/internal/mcp"
 	"aloft/internal/policy"
 	"aloft/internal/rule"
@@ -331,8 +332,8 @@ func (recording) Known() []string   { return nil }
 func (recording) Servers(context.Context, *agent.State, []mcp.Server, time.Duration) ([]mcp.Listing, error) {
 	return nil, nil
 }
-func (recording) Hooks(context.Context, *agent.State, remote.HookCall) (remote.HookOutcome, error) {
-	return remote.HookOutcome{}, nil
+func (recording) Hooks(context.Context, *agent.State, hook.Call) (hook.Outcome, error) {
+	return hook.Outcome{}, nil
 }
 func (recording) Unhooked(context.Context, agent.Agent) (bool, error) { return true, nil }
 func (recording) Subagents(context.Context) ([]subagent.File, error)  { return nil, nil }

@@ -14,7 +14,8 @@ import (
 
 	"aloft/internal/cli"
 	"aloft/internal/cli/command"
-	"aloft/internal/guest/hook"
+	guest "aloft/internal/guest/hook"
+	"aloft/internal/hook"
 )
 
 // hookDenied is the exit code of `aloft hooks test` if a hook denies the event. It is
@@ -52,13 +53,13 @@ The exit code is 0 if the event is allowed, and 2 if a hook denies it.`,
 				return err
 			}
 			if subject == "" {
-				subject = hook.Subject(event, fields)
+				subject = guest.Subject(event, fields)
 			}
-			set := hook.Load(hook.Sources{System: hook.SystemFile, Project: dir, Home: a.Getenv("HOME")})
+			set := guest.Load(guest.Sources{System: guest.SystemFile, Project: dir, Home: a.Getenv("HOME")})
 			for _, w := range set.Warnings {
 				a.Out.Note("warning: %s", cli.Clean(w))
 			}
-			out := set.Run(cmd.Context(), hook.Session{
+			out := set.Run(cmd.Context(), guest.Session{
 				ConversationID: "bc-00000000-0000-0000-0000-000000000000", GenerationID: "run-00000000-0000-0000-0000-000000000000",
 				Model: "test", Version: a.Version, Roots: []string{dir}, Dir: dir, Env: os.Environ(),
 			}, hook.Input{Event: event, Subject: subject, Fields: fields})

@@ -44,13 +44,13 @@ func FuzzAnswers(f *testing.F) {
 			redacted(by, &hooks)
 			o := hookOutcome(&hooks)
 			text(o.UserMessage, maxHookWords)
-			if len(o.Runs)+len(o.Warnings)+len(o.PresentEvents) > 3*maxHookRuns {
-				t.Errorf("%d runs, %d warnings", len(o.Runs), len(o.Warnings))
+			if len(o.Ran)+len(o.Warnings)+len(o.Present) > 3*maxHookRuns {
+				t.Errorf("%d runs, %d warnings", len(o.Ran), len(o.Warnings))
 			}
-			for _, r := range o.Runs {
+			for _, r := range o.Ran {
 				text(r.Command+r.File, 2*maxDetail)
-				if r.DurationMS < 0 {
-					t.Errorf("it took %d ms", r.DurationMS)
+				if r.Took < 0 {
+					t.Errorf("it took %s", r.Took)
 				}
 			}
 		}

@@ -11,6 +11,7 @@ import (
 
 	"aloft/internal/control/pod"
 	"aloft/internal/fault"
+	"aloft/internal/hook"
 	"aloft/internal/wire/agentv1"
 	"aloft/internal/wire/agentv1/agentv1connect"
 )
@@ -72,7 +73,7 @@ func TestHooksOutliveExecDaemon(t *testing.T) {
 			if c.name == "AlwaysIsAnError" {
 				h.patience = firstHookWait
 			}
-			out, err := h.Run(patience(t), HookCall{Events: []HookEvent{{Name: "stop"}}})
+			out, err := h.Run(patience(t), HookCall{Call: hook.Call{Events: []hook.Input{{Event: hook.Stop}}}})
 			if (out.Permission == "deny") != c.denied || (err == nil) != c.denied || errors.Is(err, pod.ErrLost) != c.isLost || answers != c.answers {
 				t.Errorf("said %+v after %d answers: %v", out, answers, err)
 			}

@@ -17,6 +17,7 @@ import (
 	"aloft/internal/control/pod"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
+	"aloft/internal/hook"
 	"aloft/internal/mcp"
 	"aloft/internal/policy/sandbox"
 	"aloft/internal/rule"
@@ -166,33 +167,20 @@ func (h *readyMachine) Unhooked(ctx context.Context, a agent.Agent) (bool, error
 }
 
 // Hooks implements [remote.Machine].
-func (h *readyMachine) Hooks(ctx context.Context, s *agent.State, call remote.HookCall) (remote.HookOutcome, error) {
+func (h *readyMachine) Hooks(ctx context.Context, s *agent.State, call hook.Call) (hook.Outcome, error) {
 	people, err := h.people(ctx, s.Agent)
 	if err != nil {
-		return remote.HookOutcome{}, err
+		return hook.Outcome{}, err
 	}
 	around, err := h.hookSandbox(ctx, s.Agent)
 	if err != nil {
-		return remote.HookOutcome{}, err
+		return hook.Outcome{}, err
 	}
-	ask := execclient.HookCall{Sandbox: around, ConversationID: s.Agent.ID, GenerationID: s.Run.ID, Model: model.ParseRef(s.Agent.Model).ID, Email: people.Email, Team: people.Team, User: people.User, LoopCount: call.LoopCount,
-		Transcript: call.Transcript, TranscriptAt: call.TranscriptAt,
-	}
-	for _, e := range call.Events {
-		ask.Events = append(ask.Events, execclient.HookEvent(e))
-	}
-	o, err := h.hooks.Run(ctx, ask)
-	if err != nil {
-		return remote.HookOutcome{}, lostError(err)
-	}
-	out := remote.HookOutcome{
-		Permission: o.Permission, UserMessage: o.UserMessage, AgentMessage: o.AgentMessage, UpdatedInput: o.UpdatedInput, UpdatedMCP: o.UpdatedMCP,
-		Context: o.Context, Stopped: o.Stopped, Followup: o.Followup, Present: o.PresentEvents, Transcript: o.Transcript,
-	}
-	for _, r := range o.Runs {
-		out.Ran = append(out.Ran, agent.HookRan{Command: r.Command, File: r.File, Exit: r.Exit, DurationMS: r.DurationMS, Failure: r.Failure})
-	}
-	return out, nil
+	out, err := h.hooks.Run(ctx, execclient.HookCall{
+		Call: call, Sandbox: around, ConversationID: s.Agent.ID, GenerationID: s.Run.ID, Model: model.ParseRef(s.Agent.Model).ID,
+		Email: people.Email, Team: people.Team, User: people.User,
+	})
+	return out, lostError(err)
 }
 
 // Ack implements [remote.Machine].

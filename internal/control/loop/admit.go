@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"aloft/internal/agent"
-	"aloft/internal/control/loop/hook"
+	loophook "aloft/internal/control/loop/hook"
 	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/review"
 	controltool "aloft/internal/control/tool"
 	"aloft/internal/conversation"
+	"aloft/internal/hook"
 	"aloft/internal/policy/permit"
 	"aloft/internal/policy/sandbox"
 	"aloft/internal/tool"
@@ -80,7 +81,7 @@ func (t *thread) judge(ctx context.Context, c *agent.Call) (ask func() error, er
 		return nil, err
 	}
 	if said.Permission == hook.Deny {
-		t.setJudged(c, agent.CallRefused, "hook", said.UserMessage, hook.Refusal(said))
+		t.setJudged(c, agent.CallRefused, "hook", said.UserMessage, loophook.Refusal(said))
 		return nil, nil
 	}
 	if said.UpdatedInput != nil && t.task != agent.ChecksThread { // a check runs as written or not at all

@@ -20,6 +20,7 @@ import (
 	"aloft/internal/control/review"
 	"aloft/internal/control/store"
 	"aloft/internal/conversation"
+	"aloft/internal/hook"
 	"aloft/internal/policy/permit"
 	"aloft/internal/tool"
 )
@@ -435,8 +436,8 @@ func TestClassifierPromptIsNotForged(t *testing.T) {
 	r := newRig(t, false)
 	asked := r.reviewed(permit.AutoReview, `{"terminalAllowlist":["ls"],"autoRun":{"allow_instructions":["Tests."],"block_instructions":["AWS."]}}`,
 		say(`{"verdict":"block","reason":"no"}`), say(`{"verdict":"block","reason":"no"}`))
-	r.machine.hooks = func(remote.HookCall) remote.HookOutcome {
-		return remote.HookOutcome{Context: "HOOK " + forged, UserMessage: "HOOK " + forged, AgentMessage: "HOOK " + forged}
+	r.machine.hooks = func(hook.Call) hook.Outcome {
+		return hook.Outcome{AdditionalContext: "HOOK " + forged, UserMessage: "HOOK " + forged, AgentMessage: "HOOK " + forged}
 	}
 	r.machine.call = func(context.Context, conversation.ToolCall, func(remote.Delta)) (tool.Result, error) {
 		return tool.Result{Text: "OUTPUT " + forged}, nil
@@ -505,26 +506,26 @@ func TestHooks(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		mode   permit.Mode
-		said   remote.HookOutcome
+		said   hook.Outcome
 		answer agent.Decision
 		want   string // the result
 		judged string
 	}{
-		{"Silent", permit.RunEverything, remote.HookOutcome{}, "", "ok", "run by policy"},
-		{"Deny", permit.RunEverything, remote.HookOutcome{Permission: "deny", AgentMessage: "never"}, "", "Not run: a project hook denied it: never", "refused by hook"},
-		{"Ask", permit.RunEverything, remote.HookOutcome{Permission: "ask"}, agent.AllowOnce, "ok", "run by person"},
-		{"AllowDoesNotApprove", permit.Allowlist, remote.HookOutcome{Permission: "allow"}, agent.Deny, "Not run: the user denied it.", "refused by person"},
-		{"ChangedIsJudgedAgain", permit.Allowlist, remote.HookOutcome{UpdatedInput: json.RawMessage(`{"command":"rm -rf /"}`)}, agent.Deny, "Not run: the user denied it.", "refused by person"},
-		{"Changed", permit.RunEverything, remote.HookOutcome{UpdatedInput: json.RawMessage(`{"command":"make -n"}`)}, "", "ran make -n", "run by policy"},
+		{"Silent", permit.RunEverything, hook.Outcome{}, "", "ok", "run by policy"},
+		{"Deny", permit.RunEverything, hook.Outcome{Permission: "deny", AgentMessage: "never"}, "", "Not run: a project hook denied it: never", "refused by hook"},
+		{"Ask", permit.RunEverything, hook.Outcome{Permission: "ask"}, agent.AllowOnce, "ok", "run by person"},
+		{"AllowDoesNotApprove", permit.Allowlist, hook.Outcome{Permission: "allow"}, agent.Deny, "Not run: the user denied it.", "refused by person"},
+		{"ChangedIsJudgedAgain", permit.Allowlist, hook.Outcome{UpdatedInput: json.RawMessage(`{"command":"rm -rf /"}`)}, agent.Deny, "Not run: the user denied it.", "refused by person"},
+		{"Changed", permit.RunEverything, hook.Outcome{UpdatedInput: json.RawMessage(`{"command":"make -n"}`)}, "", "ran make -n", "run by policy"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, false)
 			r.reviewed(c.mode, `{"terminalAllowlist":["make test"]}`)
-			r.machine.hooks = func(call remote.HookCall) remote.HookOutcome {
-				if call.Events[0].Name == "preToolUse" && call.Events[0].Subject == "Shell" {
+			r.machine.hooks = func(call hook.Call) hook.Outcome {
+				if call.Events[0].Event == "preToolUse" && call.Events[0].Subject == "Shell" {
 					return c.said
 				}
-				return remote.HookOutcome{}
+				return hook.Outcome{}
 			}
 			r.machine.call = func(_ context.Context, call conversation.ToolCall, _ func(remote.Delta)) (tool.Result, error) {
 				if string(call.Args) != `{"command":"make test"}` {
@@ -554,16 +555,16 @@ func TestHooks(t *testing.T) {
 func TestHooksOfARun(t *testing.T) {
 	r := newRig(t, false)
 	var seen []string
-	all := []string{"sessionStart", "beforeSubmitPrompt", "preToolUse", "beforeShellExecution", "postToolUse", "postToolUseFailure", "afterShellExecution", "afterAgentResponse", "stop", "sessionEnd"}
-	r.machine.hooks = func(call remote.HookCall) remote.HookOutcome {
-		out := remote.HookOutcome{Present: all}
+	all := []hook.Event{"sessionStart", "beforeSubmitPrompt", "preToolUse", "beforeShellExecution", "postToolUse", "postToolUseFailure", "afterShellExecution", "afterAgentResponse", "stop", "sessionEnd"}
+	r.machine.hooks = func(call hook.Call) hook.Outcome {
+		out := hook.Outcome{Present: all}
 		for _, e := range call.Events {
-			seen = append(seen, e.Name)
+			seen = append(seen, string(e.Event))
 			switch {
-			case e.Name == "postToolUse":
-				out.Context = "mind the style"
-			case e.Name == "stop" && call.LoopCount == 0:
-				out.Followup = "and test it"
+			case e.Event == "postToolUse":
+				out.AdditionalContext = "mind the style"
+			case e.Event == "stop" && call.LoopCount == 0:
+				out.FollowupMessage = "and test it"
 			}
 		}
 		return out
@@ -601,12 +602,12 @@ func TestHookThatAppears(t *testing.T) {
 			asked := 0
 			r.machine.starts = func(call conversation.ToolCall, _ bool) { started = append(started, string(call.Args)) }
 			appear := func() {
-				r.machine.hooks = func(call remote.HookCall) remote.HookOutcome {
-					if call.Events[0].Name == "preToolUse" {
+				r.machine.hooks = func(call hook.Call) hook.Outcome {
+					if call.Events[0].Event == "preToolUse" {
 						asked++
-						return remote.HookOutcome{Permission: c.permission, UserMessage: "no", Present: []string{"preToolUse"}}
+						return hook.Outcome{Permission: hook.Permission(c.permission), UserMessage: "no", Present: []hook.Event{"preToolUse"}}
 					}
-					return remote.HookOutcome{Present: []string{"preToolUse"}}
+					return hook.Outcome{Present: []hook.Event{"preToolUse"}}
 				}
 			}
 			r.model.steps = []step{use(`Shell {"command":"a"}`), func(yield func(model.Event, error) bool) {
@@ -631,12 +632,22 @@ func TestHookThatAppears(t *testing.T) {
 
 func TestAHookRefusesThePrompt(t *testing.T) {
 	r := newRig(t, false)
-	r.machine.hooks = func(call remote.HookCall) remote.HookOutcome {
-		return remote.HookOutcome{Stopped: true, UserMessage: "no secrets, please", Ran: []agent.HookRan{{Command: "x"}}}
+	r.machine.hooks = func(call hook.Call) hook.Outcome {
+		return hook.Outcome{Stopped: true, UserMessage: "no secrets, please", Ran: []hook.Ran{
+			{Command: "w", File: "hooks.json", Took: 20 * time.Millisecond}, {Command: "x", File: "hooks.json", Exit: 3, Took: time.Second, Failure: "exit status 3"},
+		}}
 	}
 	run := r.work(t.Context())
 	if run.Status != agent.Failed || run.Failure.Code != "prompt_refused" || !strings.Contains(run.Failure.Message, "no secrets") || len(r.model.requests) != 0 {
 		t.Errorf("got %+v", run.Failure)
+	}
+	want := []*agent.HookRan{
+		{Command: "w", File: "hooks.json", DurationMS: 20},
+		{Command: "x", File: "hooks.json", Exit: 3, DurationMS: 1000, Failure: "exit status 3", Message: "no secrets, please"},
+	}
+	got := bodies[*agent.HookRan](r)
+	if diff := cmp.Diff(want, got[:min(len(got), len(want))]); diff != "" {
+		t.Errorf("the journal differs (-want +got):\n%s", diff)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"aloft/internal/control/loop/proof"
 	"aloft/internal/control/loop/task"
 	"aloft/internal/fault"
+	"aloft/internal/hook"
 )
 
 // end ends the run, for the cause that ended its work, unless the cause leaves
@@ -90,17 +91,17 @@ func (l *Loop) tellEnd(ctx context.Context, reason string) {
 	stopping, cancel := context.WithTimeout(ctx, endHooksWithin)
 	defer cancel()
 	if reason != "completed" {
-		l.own.tell(stopping, "stop", map[string]any{"status": reason, "loop_count": l.rec.Followups()})
+		l.own.tell(stopping, hook.Stop, map[string]any{"status": reason, "loop_count": l.rec.Followups()})
 	}
 	s := l.rec.Snapshot()
 	for i := range s.Subagents {
 		if sub := &s.Subagents[i]; sub.Busy {
-			l.own.tell(stopping, "subagentStop", task.StopFields(sub, reason))
+			l.own.tell(stopping, hook.SubagentStop, task.StopFields(sub, reason))
 		}
 	}
 	ending, cancelEnding := context.WithTimeout(ctx, endHooksWithin)
 	defer cancelEnding()
-	l.own.tell(ending, "sessionEnd", map[string]any{
+	l.own.tell(ending, hook.SessionEnd, map[string]any{
 		"session_id": s.Agent.ID, "reason": reason, "duration_ms": s.Run.Duration(time.Now()).Milliseconds(),
 	})
 }

@@ -20,6 +20,7 @@ import (
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
 	"aloft/internal/conversation"
+	"aloft/internal/hook"
 	"aloft/internal/policy/permit"
 	"aloft/internal/policy/sandbox"
 	"aloft/internal/tool"
@@ -29,15 +30,15 @@ import (
 func (r *rig) endHooks() *[]string {
 	var mu sync.Mutex
 	told := &[]string{}
-	r.machine.hooks = func(call remote.HookCall) remote.HookOutcome {
+	r.machine.hooks = func(call hook.Call) hook.Outcome {
 		mu.Lock()
 		defer mu.Unlock()
-		out := remote.HookOutcome{Present: []string{"sessionStart", "sessionEnd", "stop"}}
+		out := hook.Outcome{Present: []hook.Event{"sessionStart", "sessionEnd", "stop"}}
 		for _, e := range call.Events {
-			if f, ok := e.Fields.(map[string]any); ok && e.Name == "sessionEnd" {
-				*told = append(*told, fmt.Sprint(f["reason"]))
+			if e.Event == "sessionEnd" {
+				*told = append(*told, fmt.Sprint(e.Fields["reason"]))
 			}
-			out.Ran = append(out.Ran, agent.HookRan{Command: e.Name})
+			out.Ran = append(out.Ran, hook.Ran{Command: string(e.Event)})
 		}
 		return out
 	}
@@ -107,13 +108,13 @@ func TestTheEndOfARun(t *testing.T) {
 					told := r.endHooks()
 					ctx, cancel := context.WithCancelCause(context.Background())
 					defer cancel(nil)
-					r.machine.takes = func(call remote.HookCall) time.Duration {
-						f, ok := call.Events[0].Fields.(map[string]any)
-						switch name := call.Events[0].Name; {
+					r.machine.takes = func(call hook.Call) time.Duration {
+						f := call.Events[0].Fields
+						switch name := call.Events[0].Event; {
 						case name == "sessionEnd" && c.name == "CancelWhileItEnds":
 							cancel(loop.ErrCancel)
 							return takes
-						case ok && (name == "sessionEnd" || name == "stop" && f["status"] != "completed"):
+						case name == "sessionEnd" || name == "stop" && f["status"] != "completed":
 							return takes
 						}
 						return 0

@@ -19,6 +19,7 @@ import (
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
 	"aloft/internal/conversation"
+	"aloft/internal/hook"
 	"aloft/internal/policy/permit"
 	"aloft/internal/tool"
 )
@@ -80,14 +81,14 @@ func TestStepIsOneAppend(t *testing.T) {
 			r.answer(agent.AllowOnce, "")
 		}, []string{"turn.replied", "approval.asked", "call.judged call.sent", "call.done", "text.delta turn.replied"}},
 		{"AHookIsThere", []string{`Shell {"command":"true"}`}, func(r *rig) {
-			r.machine.hooks = func(remote.HookCall) remote.HookOutcome { return remote.HookOutcome{Present: []string{"preToolUse"}} }
+			r.machine.hooks = func(hook.Call) hook.Outcome { return hook.Outcome{Present: []hook.Event{"preToolUse"}} }
 		}, []string{"turn.replied", "call.judged call.sent", "call.done", "text.delta turn.replied"}},
 		{"AHookForbids", []string{`Shell {"command":"true"}`}, func(r *rig) {
-			r.machine.hooks = func(call remote.HookCall) remote.HookOutcome {
-				if call.Events[0].Name != "preToolUse" {
-					return remote.HookOutcome{}
+			r.machine.hooks = func(call hook.Call) hook.Outcome {
+				if call.Events[0].Event != "preToolUse" {
+					return hook.Outcome{}
 				}
-				return remote.HookOutcome{Permission: "deny", UserMessage: "no"}
+				return hook.Outcome{Permission: "deny", UserMessage: "no"}
 			}
 		}, []string{"turn.replied", "call.judged", "call.done", "text.delta turn.replied"}},
 		{"NoSuchTool", []string{`Nothing {}`}, nil, []string{"turn.replied", "call.done", "text.delta turn.replied"}},

@@ -10,10 +10,11 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop/compact"
-	"aloft/internal/control/loop/hook"
+	loophook "aloft/internal/control/loop/hook"
 	"aloft/internal/control/loop/offer"
 	"aloft/internal/control/loop/remote"
 	"aloft/internal/fault"
+	"aloft/internal/hook"
 	"aloft/internal/policy/permit"
 	"aloft/internal/tool"
 )
@@ -21,45 +22,45 @@ import (
 // before runs the hooks that precede a call. If the loop knows of no hooks,
 // before skips the request, and the machine refuses to start the call if hooks
 // exist after all.
-func (t *thread) before(ctx context.Context, c *agent.Call) (remote.HookOutcome, error) {
+func (t *thread) before(ctx context.Context, c *agent.Call) (hook.Outcome, error) {
 	if spec, ok := tool.Lookup(c.Name); ok && spec.Home == tool.Guest && spec.Runner != tool.MCP && !t.hasHooks() {
 		var err error
 		if c.Unhooked, err = t.machine.Unhooked(ctx, t.rec.Snapshot().Agent); err != nil || c.Unhooked {
-			return remote.HookOutcome{}, err
+			return hook.Outcome{}, err
 		}
 	}
 	server := t.offers.Hook(ctx, t.rec.Snapshot(), c.ToolCall)
-	name, input := hook.Subject(c.ToolCall, server)
+	name, input := loophook.Subject(c.ToolCall, server)
 	var args struct {
 		Command, Path string
 		Dir           string `json:"working_directory"`
 	}
 	_ = json.Unmarshal(c.Args, &args) // arguments that are not an object give an empty map
-	folder := cmp.Or(args.Dir, hook.Workspace)
-	events := []remote.HookEvent{{Name: "preToolUse", Subject: name, Fields: map[string]any{
+	folder := cmp.Or(args.Dir, loophook.Workspace)
+	events := []hook.Input{{Event: hook.PreToolUse, Subject: name, Fields: map[string]any{
 		"tool_name": name, "tool_input": input, "tool_use_id": c.ID, "cwd": folder,
 	}}}
 	switch c.Name {
 	case "Shell":
-		if event := "beforeShellExecution"; t.mayRun(event) {
+		if event := hook.BeforeShellExecution; t.mayRun(event) {
 			sandboxed, err := t.sandboxes(ctx, c)
 			if err != nil {
-				return remote.HookOutcome{}, err
+				return hook.Outcome{}, err
 			}
-			events = append(events, remote.HookEvent{Name: event, Subject: args.Command, Fields: map[string]any{
+			events = append(events, hook.Input{Event: event, Subject: args.Command, Fields: map[string]any{
 				"command": args.Command, "cwd": folder, "sandbox": sandboxed,
 			}})
 		}
 	case "Read":
-		events = append(events, remote.HookEvent{Name: "beforeReadFile", Subject: name, Fields: map[string]any{"file_path": args.Path}})
+		events = append(events, hook.Input{Event: hook.BeforeReadFile, Subject: name, Fields: map[string]any{"file_path": args.Path}})
 	}
 	if server != nil {
-		events = append(events, remote.HookEvent{Name: "beforeMCPExecution", Subject: server.Args.Tool, Fields: server.Fields()})
+		events = append(events, hook.Input{Event: hook.BeforeMCPExecution, Subject: server.Args.Tool, Fields: server.Fields()})
 	}
 	if args.Dir == "" {
 		t.ofShell(*c, events)
 	}
-	said, err := t.runHooks(ctx, remote.HookCall{Events: events})
+	said, err := t.runHooks(ctx, hook.Call{Events: events})
 	if server != nil && said.UpdatedInput != nil {
 		said.UpdatedInput = server.Changed(said.UpdatedInput)
 	}
@@ -81,7 +82,7 @@ func (t *thread) sandboxes(ctx context.Context, c *agent.Call) (bool, error) {
 
 // ofShell marks the events of a shell call, so that the machine adds the
 // shell's working directory.
-func (t *thread) ofShell(c agent.Call, events []remote.HookEvent) {
+func (t *thread) ofShell(c agent.Call, events []hook.Input) {
 	if c.Name != "Shell" {
 		return
 	}
@@ -94,22 +95,22 @@ func (t *thread) ofShell(c agent.Call, events []remote.HookEvent) {
 // result.
 func (t *thread) after(ctx context.Context, c agent.Call, r *tool.Result, took time.Duration) error {
 	server := t.offers.Hook(ctx, t.rec.Snapshot(), c.ToolCall)
-	events := hook.After(c, server, *r, took)
+	events := loophook.After(c, server, *r, took)
 	t.ofShell(c, events)
-	said, err := t.runHooks(ctx, remote.HookCall{Events: t.presentOnes(events)})
-	if server != nil && said.UpdatedMCP != nil {
-		offer.Replace(r, said.UpdatedMCP)
+	said, err := t.runHooks(ctx, hook.Call{Events: t.presentOnes(events)})
+	if server != nil && said.UpdatedMCPOutput != nil {
+		offer.Replace(r, said.UpdatedMCPOutput)
 	}
 	// A hook cannot deny a call that has already run; its message goes to the
 	// model.
-	if words := strings.TrimSpace(said.Context + "\n" + said.AgentMessage); words != "" {
+	if words := strings.TrimSpace(said.AdditionalContext + "\n" + said.AgentMessage); words != "" {
 		r.Text += "\n\n[message from a project hook]\n" + words
 	}
 	return err
 }
 
 // mayRun reports whether the machine may have hooks for an event.
-func (l *Loop) mayRun(event string) bool {
+func (l *Loop) mayRun(event hook.Event) bool {
 	present := l.present.Load()
 	return present == nil || (*present)[event]
 }
@@ -122,14 +123,14 @@ func (l *Loop) hasHooks() bool {
 
 // presentOnes returns the events for which the machine may have hooks: all,
 // until the machine has reported which.
-func (l *Loop) presentOnes(events []remote.HookEvent) []remote.HookEvent {
+func (l *Loop) presentOnes(events []hook.Input) []hook.Input {
 	present := l.present.Load()
 	if present == nil {
 		return events
 	}
-	var out []remote.HookEvent
+	var out []hook.Input
 	for _, e := range events {
-		if (*present)[e.Name] {
+		if (*present)[e.Event] {
 			out = append(out, e)
 		}
 	}
@@ -137,44 +138,45 @@ func (l *Loop) presentOnes(events []remote.HookEvent) []remote.HookEvent {
 }
 
 // runHooks runs hooks in the machine, and journals which ran.
-func (t *thread) runHooks(ctx context.Context, call remote.HookCall) (remote.HookOutcome, error) {
+func (t *thread) runHooks(ctx context.Context, call hook.Call) (hook.Outcome, error) {
 	if len(call.Events) == 0 || t.machine == nil {
-		return remote.HookOutcome{}, nil
+		return hook.Outcome{}, nil
 	}
 	s := t.rec.Snapshot()
 	if t.hasHooks() {
 		if err := t.transcribe(ctx, s, &call); err != nil {
-			return remote.HookOutcome{}, err
+			return hook.Outcome{}, err
 		}
 	}
 	out, err := t.machine.Hooks(ctx, s, call)
 	if err != nil {
-		return remote.HookOutcome{}, err
+		return hook.Outcome{}, err
 	}
 	t.told.Has(out.Transcript)
-	present := map[string]bool{}
+	present := map[hook.Event]bool{}
 	for _, p := range out.Present {
 		present[p] = true
 	}
 	t.present.Store(&present)
-	if last := len(out.Ran) - 1; last >= 0 {
-		out.Ran[last].Message = out.UserMessage
+	if len(out.Ran) == 0 {
+		return out, nil
 	}
 	var bodies []agent.Body
-	for i := range out.Ran {
-		bodies = append(bodies, &out.Ran[i])
-	}
-	if len(bodies) == 0 {
-		return out, nil
+	for i, r := range out.Ran {
+		ran := &agent.HookRan{Command: r.Command, File: r.File, Exit: r.Exit, DurationMS: r.Took.Milliseconds(), Failure: r.Failure}
+		if i == len(out.Ran)-1 {
+			ran.Message = out.UserMessage
+		}
+		bodies = append(bodies, ran)
 	}
 	return out, t.rec.Record(ctx, bodies...)
 }
 
 // tell runs hooks whose outcome is ignored. A failure to run them is only
 // logged.
-func (t *thread) tell(ctx context.Context, event string, fields map[string]any) {
+func (t *thread) tell(ctx context.Context, event hook.Event, fields map[string]any) {
 	subject, _ := fields["subagent_type"].(string)
-	if _, err := t.runHooks(ctx, remote.HookCall{Events: t.presentOnes([]remote.HookEvent{{Name: event, Subject: subject, Fields: fields}})}); err != nil && !errors.Is(err, remote.ErrLost) {
+	if _, err := t.runHooks(ctx, hook.Call{Events: t.presentOnes([]hook.Input{{Event: event, Subject: subject, Fields: fields}})}); err != nil && !errors.Is(err, remote.ErrLost) {
 		t.Logger.Warn("hooks did not run", "event", event, "error", err)
 	}
 }
@@ -185,12 +187,12 @@ func (l *Loop) submit(ctx context.Context) error {
 	if s.Submitted || s.Run.Turns > 0 || len(s.Asked) == 0 {
 		return nil
 	}
-	events := []remote.HookEvent{{Name: "beforeSubmitPrompt", Fields: map[string]any{"prompt": s.Asked[len(s.Asked)-1], "attachments": hook.Attachments(s.Messages)}}}
+	events := []hook.Input{{Event: hook.BeforeSubmitPrompt, Fields: map[string]any{"prompt": s.Asked[len(s.Asked)-1], "attachments": loophook.Attachments(s.Messages)}}}
 	if len(s.Asked) == 1 {
-		start := remote.HookEvent{Name: "sessionStart", Fields: map[string]any{"session_id": s.Agent.ID, "is_background_agent": true}}
-		events = append([]remote.HookEvent{start}, events...)
+		start := hook.Input{Event: hook.SessionStart, Fields: map[string]any{"session_id": s.Agent.ID, "is_background_agent": true}}
+		events = append([]hook.Input{start}, events...)
 	}
-	said, err := l.own.runHooks(ctx, remote.HookCall{Events: events})
+	said, err := l.own.runHooks(ctx, hook.Call{Events: events})
 	if err != nil || len(said.Ran) == 0 {
 		return err
 	}
@@ -199,8 +201,8 @@ func (l *Loop) submit(ctx context.Context) error {
 			Named("prompt_refused").Hint("check the project's hooks.json, or rephrase the prompt")
 	}
 	bodies := []agent.Body{&agent.Submitted{}}
-	if said.Context != "" {
-		bodies = append(bodies, &agent.Notice{Text: "[message from a project hook]\n" + said.Context, Code: agent.CodeHook})
+	if said.AdditionalContext != "" {
+		bodies = append(bodies, &agent.Notice{Text: "[message from a project hook]\n" + said.AdditionalContext, Code: agent.CodeHook})
 	}
 	return l.rec.Record(ctx, bodies...)
 }
@@ -208,14 +210,14 @@ func (l *Loop) submit(ctx context.Context) error {
 // continues runs the stop hooks, after the model's last reply. It reports whether
 // one of them makes the model continue.
 func (l *Loop) continues(ctx context.Context) (bool, error) {
-	said, err := l.own.runHooks(ctx, remote.HookCall{
+	said, err := l.own.runHooks(ctx, hook.Call{
 		LoopCount: l.rec.Followups(),
-		Events:    l.presentOnes([]remote.HookEvent{{Name: "stop", Fields: map[string]any{"status": "completed", "loop_count": l.rec.Followups()}}}),
+		Events:    l.presentOnes([]hook.Input{{Event: hook.Stop, Fields: map[string]any{"status": "completed", "loop_count": l.rec.Followups()}}}),
 	})
-	if err != nil || said.Followup == "" {
+	if err != nil || said.FollowupMessage == "" {
 		return false, err
 	}
-	return true, l.rec.Record(ctx, &agent.Notice{Text: said.Followup, Code: agent.CodeFollowup})
+	return true, l.rec.Record(ctx, &agent.Notice{Text: said.FollowupMessage, Code: agent.CodeFollowup})
 }
 
 // compacting tells the hooks that the conversation is about to be summarized.
@@ -224,7 +226,7 @@ func (t *thread) compacting(ctx context.Context) {
 	if w := int64(t.info.ContextWindow); w > 0 {
 		percent = tokens * 100 / w
 	}
-	t.tell(ctx, "preCompact", map[string]any{
+	t.tell(ctx, hook.PreCompact, map[string]any{
 		"trigger": "auto", "context_usage_percent": percent, "context_tokens": tokens, "message_count": len(t.state().Messages),
 	})
 }

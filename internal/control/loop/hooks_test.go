@@ -13,18 +13,19 @@ import (
 	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/model"
 	"aloft/internal/conversation"
+	"aloft/internal/hook"
 	"aloft/internal/policy/permit"
 	"aloft/internal/tool"
 )
 
 // transcriptProgress collects the hook events that the machine gets, in order.
-type transcriptProgress []remote.HookEvent
+type transcriptProgress []hook.Input
 
 // listen gives the machine hooks for every event that do nothing.
 func (r *rig) listen() *transcriptProgress {
 	all := &transcriptProgress{}
-	r.machine.hooks = func(call remote.HookCall) remote.HookOutcome {
-		out := remote.HookOutcome{}
+	r.machine.hooks = func(call hook.Call) hook.Outcome {
+		out := hook.Outcome{}
 		for _, e := range call.Events {
 			*all = append(*all, e)
 		}
@@ -41,7 +42,7 @@ func (r *rig) listen() *transcriptProgress {
 // values that vary between runs made constant.
 func (all transcriptProgress) fields(t *testing.T, name string) string {
 	t.Helper()
-	i := slices.IndexFunc(all, func(e remote.HookEvent) bool { return e.Name == name })
+	i := slices.IndexFunc(all, func(e hook.Input) bool { return string(e.Event) == name })
 	if i < 0 {
 		t.Fatalf("no hook is told of %s: %+v", name, all)
 	}
@@ -187,11 +188,11 @@ func TestHookTools(t *testing.T) {
 				}
 				r.work(t.Context())
 				if name != "Task" {
-					*all = slices.DeleteFunc(*all, func(e remote.HookEvent) bool { return e.Subject == "Task" })
+					*all = slices.DeleteFunc(*all, func(e hook.Input) bool { return e.Subject == "Task" })
 				}
 				for _, e := range *all {
-					if (e.Name == "preToolUse" || e.Name == "postToolUse") && e.Subject != c.name {
-						t.Errorf("%s of %s is %q", e.Name, name, e.Subject)
+					if (e.Event == "preToolUse" || e.Event == "postToolUse") && e.Subject != c.name {
+						t.Errorf("%s of %s is %q", e.Event, name, e.Subject)
 					}
 				}
 				if got := all.fields(t, "preToolUse"); !strings.Contains(got, `"tool_name":"`+c.name+`"`) {
@@ -211,7 +212,7 @@ func TestARefusedCallWasNotDone(t *testing.T) {
 	r.model.steps = []step{use(`Shell {"command":"x"}`), say("done")}
 	r.work(t.Context())
 	for _, e := range *all {
-		if e.Name == "afterShellExecution" || e.Name == "postToolUse" {
+		if e.Event == "afterShellExecution" || e.Event == "postToolUse" {
 			t.Errorf("hooks are told %+v", e)
 		}
 	}
@@ -229,7 +230,7 @@ func TestHooksAfterARestart(t *testing.T) {
 	r.work(t.Context())
 	var names []string
 	for _, e := range *all {
-		names = append(names, e.Name)
+		names = append(names, string(e.Event))
 	}
 	if diff := cmp.Diff([]string{"postToolUse", "afterShellExecution", "afterAgentResponse", "stop", "sessionEnd"}, names); diff != "" {
 		t.Error(diff)

@@ -21,6 +21,7 @@ import (
 	"aloft/internal/control/loop/transcript"
 	"aloft/internal/control/model"
 	"aloft/internal/fault"
+	"aloft/internal/hook"
 )
 
 // Causes for which a loop's context may end.
@@ -41,7 +42,7 @@ type Loop struct {
 	background *background
 	// present lists the events for which the machine has hooks. It is nil until
 	// the machine has reported them.
-	present  atomic.Pointer[map[string]bool]
+	present  atomic.Pointer[map[hook.Event]bool]
 	told     transcript.Progress
 	offers   offer.Offers // of MCP servers
 	rules    rulebook.Book

@@ -16,6 +16,7 @@ import (
 	"aloft/internal/control/loop"
 	"aloft/internal/control/loop/remote"
 	"aloft/internal/conversation"
+	"aloft/internal/hook"
 	"aloft/internal/mcp"
 	"aloft/internal/policy/sandbox"
 	"aloft/internal/rule"
@@ -38,8 +39,8 @@ type fakeMachine struct {
 	pushed func() error // replaces the push
 	// hook replaces commits and pushes.
 	hook     func(what string, skipHooks bool) (remote.Delivered, error)
-	hooks    func(call remote.HookCall) remote.HookOutcome
-	takes    func(call remote.HookCall) time.Duration // how long hooks take; nil means no time
+	hooks    func(call hook.Call) hook.Outcome
+	takes    func(call hook.Call) time.Duration // how long hooks take; nil means no time
 	enforced bool
 	lacking  []string        // tools that cannot work in the machine
 	files    []subagent.File // files that define subagents
@@ -112,7 +113,7 @@ func (h *fakeMachine) note(what string) {
 	h.asked = append(h.asked, what)
 }
 
-func (h *fakeMachine) Hooks(ctx context.Context, _ *agent.State, call remote.HookCall) (remote.HookOutcome, error) {
+func (h *fakeMachine) Hooks(ctx context.Context, _ *agent.State, call hook.Call) (hook.Outcome, error) {
 	if h.takes != nil {
 		select {
 		case <-time.After(h.takes(call)):
@@ -120,15 +121,15 @@ func (h *fakeMachine) Hooks(ctx context.Context, _ *agent.State, call remote.Hoo
 		}
 	}
 	if err := context.Cause(ctx); err != nil {
-		return remote.HookOutcome{}, err
+		return hook.Outcome{}, err
 	}
 	if h.hooks == nil {
-		return remote.HookOutcome{}, nil
+		return hook.Outcome{}, nil
 	}
 	out := h.hooks(call)
 	for _, e := range call.Events { // like a machine that has hooks for all of these
-		if !slices.Contains(out.Present, e.Name) {
-			out.Present = append(out.Present, e.Name)
+		if !slices.Contains(out.Present, e.Event) {
+			out.Present = append(out.Present, e.Event)
 		}
 	}
 	return out, nil

@@ -15,6 +15,7 @@ import (
 	"aloft/internal/control/loop/remote"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
+	"aloft/internal/hook"
 	"aloft/internal/mcp"
 	"aloft/internal/policy/permit"
 	"aloft/internal/tool"
@@ -403,7 +404,7 @@ func TestMCPHookEvents(t *testing.T) {
 			r.connected()
 			all := r.listen()
 			hooks := r.machine.hooks
-			r.machine.hooks = func(call remote.HookCall) remote.HookOutcome {
+			r.machine.hooks = func(call hook.Call) hook.Outcome {
 				out := hooks(call)
 				out.Present = append(out.Present, "beforeMCPExecution", "afterMCPExecution")
 				return out
@@ -423,7 +424,7 @@ func TestMCPHookEvents(t *testing.T) {
 						t.Errorf("%s has no %s: %s", event, w, fields)
 					}
 				}
-				i := slices.IndexFunc(*all, func(e remote.HookEvent) bool { return e.Name == event })
+				i := slices.IndexFunc(*all, func(e hook.Input) bool { return string(e.Event) == event })
 				if subject := (*all)[i].Subject; subject != tool && subject != "MCP:"+tool || strings.HasSuffix(event, "ToolUse") != strings.HasPrefix(subject, "MCP:") {
 					t.Errorf("%s is matched against %q", event, subject)
 				}
@@ -435,34 +436,34 @@ func TestMCPHookEvents(t *testing.T) {
 // TestMCPHooks is a table of the effects of hooks on a call of an MCP tool.
 func TestMCPHooks(t *testing.T) {
 	const call = `CallMcpTool {"server":"tickets","tool_name":"search","arguments":{"q":"x"}}`
-	on := func(event string, o remote.HookOutcome) func(remote.HookCall) remote.HookOutcome {
-		return func(c remote.HookCall) remote.HookOutcome {
+	on := func(event hook.Event, o hook.Outcome) func(hook.Call) hook.Outcome {
+		return func(c hook.Call) hook.Outcome {
 			for _, e := range c.Events {
-				if e.Name == event {
-					o.Present = []string{event}
+				if e.Event == event {
+					o.Present = []hook.Event{event}
 					return o
 				}
 			}
-			return remote.HookOutcome{Present: []string{event}}
+			return hook.Outcome{Present: []hook.Event{event}}
 		}
 	}
 	for _, c := range []struct {
 		name   string
 		mode   permit.Mode
-		hooks  func(remote.HookCall) remote.HookOutcome
+		hooks  func(hook.Call) hook.Outcome
 		answer agent.Decision
 		want   string // the result
 		asked  string // what the server was asked
 	}{
-		{"Deny", permit.RunEverything, on("beforeMCPExecution", remote.HookOutcome{Permission: "deny", AgentMessage: "not on Fridays"}), "", "Not run: a project hook denied it: not on Fridays", ""},
-		{"Ask", permit.RunEverything, on("beforeMCPExecution", remote.HookOutcome{Permission: "ask"}), agent.Deny, "Not run: the user denied it.", ""},
-		{"AHookCannotApproveWhatPolicyRefuses", permit.Allowlist, on("beforeMCPExecution", remote.HookOutcome{Permission: "allow"}), agent.Deny, "Not run: the user denied it.", ""},
-		{"UpdatedInput", permit.RunEverything, on("preToolUse", remote.HookOutcome{UpdatedInput: json.RawMessage(`{"q":"y"}`)}), "", "7 tickets", `tickets:search {"q":"y"}`},
-		{"UpdatedInputNamesNoOtherTool", permit.RunEverything, on("preToolUse", remote.HookOutcome{UpdatedInput: json.RawMessage(`{"server":"local","tool_name":"delete"}`)}), "", "7 tickets", `tickets:search {"server":"local","tool_name":"delete"}`},
-		{"UpdatedOutput", permit.RunEverything, on("postToolUse", remote.HookOutcome{UpdatedMCP: json.RawMessage(`"less"`)}), "", "less", `tickets:search {"q":"x"}`},
-		{"UpdatedOutputAsContent", permit.RunEverything, on("postToolUse", remote.HookOutcome{UpdatedMCP: json.RawMessage(`{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}`)}), "", "a\nb", `tickets:search {"q":"x"}`},
-		{"UpdatedOutputAsJSON", permit.RunEverything, on("postToolUse", remote.HookOutcome{UpdatedMCP: json.RawMessage(`{"n":1}`)}), "", `{"n":1}`, `tickets:search {"q":"x"}`},
-		{"MoreContext", permit.RunEverything, on("postToolUse", remote.HookOutcome{Context: "careful"}), "", "7 tickets\n\n[message from a project hook]\ncareful", `tickets:search {"q":"x"}`},
+		{"Deny", permit.RunEverything, on("beforeMCPExecution", hook.Outcome{Permission: "deny", AgentMessage: "not on Fridays"}), "", "Not run: a project hook denied it: not on Fridays", ""},
+		{"Ask", permit.RunEverything, on("beforeMCPExecution", hook.Outcome{Permission: "ask"}), agent.Deny, "Not run: the user denied it.", ""},
+		{"AHookCannotApproveWhatPolicyRefuses", permit.Allowlist, on("beforeMCPExecution", hook.Outcome{Permission: "allow"}), agent.Deny, "Not run: the user denied it.", ""},
+		{"UpdatedInput", permit.RunEverything, on("preToolUse", hook.Outcome{UpdatedInput: json.RawMessage(`{"q":"y"}`)}), "", "7 tickets", `tickets:search {"q":"y"}`},
+		{"UpdatedInputNamesNoOtherTool", permit.RunEverything, on("preToolUse", hook.Outcome{UpdatedInput: json.RawMessage(`{"server":"local","tool_name":"delete"}`)}), "", "7 tickets", `tickets:search {"server":"local","tool_name":"delete"}`},
+		{"UpdatedOutput", permit.RunEverything, on("postToolUse", hook.Outcome{UpdatedMCPOutput: json.RawMessage(`"less"`)}), "", "less", `tickets:search {"q":"x"}`},
+		{"UpdatedOutputAsContent", permit.RunEverything, on("postToolUse", hook.Outcome{UpdatedMCPOutput: json.RawMessage(`{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}`)}), "", "a\nb", `tickets:search {"q":"x"}`},
+		{"UpdatedOutputAsJSON", permit.RunEverything, on("postToolUse", hook.Outcome{UpdatedMCPOutput: json.RawMessage(`{"n":1}`)}), "", `{"n":1}`, `tickets:search {"q":"x"}`},
+		{"MoreContext", permit.RunEverything, on("postToolUse", hook.Outcome{AdditionalContext: "careful"}), "", "7 tickets\n\n[message from a project hook]\ncareful", `tickets:search {"q":"x"}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, false)
@@ -487,8 +488,8 @@ func TestMCPHooks(t *testing.T) {
 // updated_mcp_tool_output works for MCP tools only.
 func TestUpdatedOutputIsForMCPAlone(t *testing.T) {
 	r := newRig(t, false)
-	r.machine.hooks = func(remote.HookCall) remote.HookOutcome {
-		return remote.HookOutcome{UpdatedMCP: json.RawMessage(`"forged"`), Present: []string{"postToolUse"}}
+	r.machine.hooks = func(hook.Call) hook.Outcome {
+		return hook.Outcome{UpdatedMCPOutput: json.RawMessage(`"forged"`), Present: []hook.Event{"postToolUse"}}
 	}
 	r.model.steps = []step{use(`Shell {"command":"ls"}`), say("done")}
 	r.work(t.Context())

@@ -16,6 +16,7 @@ import (
 	"aloft/internal/control/model"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
+	"aloft/internal/hook"
 )
 
 // Retry limits for model requests, by the kind of error. A refused connection
@@ -226,10 +227,10 @@ func (t *thread) replyHooks(ctx context.Context, m conversation.Message) {
 		}
 	}
 	if thought.Len() > 0 {
-		t.tell(ctx, "afterAgentThought", map[string]any{"text": thought.String()})
+		t.tell(ctx, hook.AfterAgentThought, map[string]any{"text": thought.String()})
 	}
 	if text := m.PlainText(); text != "" {
-		t.tell(ctx, "afterAgentResponse", map[string]any{"text": text})
+		t.tell(ctx, hook.AfterAgentResponse, map[string]any{"text": text})
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"aloft/internal/agent"
-	"aloft/internal/control/loop/remote"
+	"aloft/internal/hook"
 	"aloft/internal/policy/permit"
 )
 
@@ -34,11 +34,11 @@ func TestACallThatNobodyCanReadIsRefused(t *testing.T) {
 func TestAQuestionShowsTheWholeCall(t *testing.T) {
 	r := newRig(t, false)
 	r.reviewed(permit.Allowlist, "")
-	r.machine.hooks = func(call remote.HookCall) remote.HookOutcome {
-		if call.Events[0].Name == "preToolUse" && call.Events[0].Subject == "Grep" {
-			return remote.HookOutcome{Permission: "ask"}
+	r.machine.hooks = func(call hook.Call) hook.Outcome {
+		if call.Events[0].Event == "preToolUse" && call.Events[0].Subject == "Grep" {
+			return hook.Outcome{Permission: "ask"}
 		}
-		return remote.HookOutcome{}
+		return hook.Outcome{}
 	}
 	r.model.steps = []step{use(`Shell {"command":"rm -rf *","working_directory":"/srv"}`), use(`Grep {"pattern":"password"}`), say("done")}
 	r.answers(agent.ApprovalAnswered{Decision: agent.Deny}, agent.ApprovalAnswered{Decision: agent.Deny})

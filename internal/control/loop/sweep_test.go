@@ -14,10 +14,10 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop"
-	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
 	"aloft/internal/conversation"
+	"aloft/internal/hook"
 	"aloft/internal/policy/permit"
 )
 
@@ -82,12 +82,12 @@ func (p played) Stream(ctx context.Context, req model.Request) iter.Seq2[model.E
 // commit and a push; and hooks or none. Without hooks, each step is one append.
 func sweepRun(r *rig, hooks bool) loop.Config {
 	r.machine.enforced = true
-	r.machine.takes = func(remote.HookCall) time.Duration { return time.Second }
-	r.machine.hooks = func(call remote.HookCall) remote.HookOutcome {
-		out := remote.HookOutcome{Present: []string{"preToolUse", "postToolUse", "stop", "sessionEnd"}}
+	r.machine.takes = func(hook.Call) time.Duration { return time.Second }
+	r.machine.hooks = func(call hook.Call) hook.Outcome {
+		out := hook.Outcome{Present: []hook.Event{"preToolUse", "postToolUse", "stop", "sessionEnd"}}
 		for _, e := range call.Events {
-			if slices.Contains(out.Present, e.Name) {
-				out.Ran = append(out.Ran, agent.HookRan{Command: e.Name})
+			if slices.Contains(out.Present, e.Event) {
+				out.Ran = append(out.Ran, hook.Ran{Command: string(e.Event)})
 			}
 		}
 		return out

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"aloft/internal/agent"
-	"aloft/internal/control/loop/hook"
+	loophook "aloft/internal/control/loop/hook"
 	"aloft/internal/control/loop/proof"
 	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/loop/task"
 	"aloft/internal/control/model"
 	"aloft/internal/fault"
+	"aloft/internal/hook"
 	"aloft/internal/subagent"
 	"aloft/internal/tool"
 )
@@ -124,7 +125,7 @@ func (t *thread) ended(ctx context.Context, err error) (*agent.TaskEnded, tool.R
 		return ended, task.Answer(sub, ended), nil
 	}
 	ended.Status = "error"
-	t.tell(ctx, "subagentStop", task.StopFields(sub, ended.Status))
+	t.tell(ctx, hook.SubagentStop, task.StopFields(sub, ended.Status))
 	return ended, tool.Failed("the subagent %s failed: %s", sub.ID, failure(err).Message), nil
 }
 
@@ -179,14 +180,14 @@ func (t *thread) beginTask(ctx context.Context, c agent.Call) (refused *tool.Res
 			return no("%s is not available: needs a model that accepts images, which %q does not; choose another model", b.Type, b.Model)
 		}
 	}
-	said, err := t.runHooks(ctx, remote.HookCall{Events: t.presentOnes([]remote.HookEvent{{Name: "subagentStart", Subject: b.Type, Fields: map[string]any{
+	said, err := t.runHooks(ctx, hook.Call{Events: t.presentOnes([]hook.Input{{Event: hook.SubagentStart, Subject: b.Type, Fields: map[string]any{
 		"subagent_id": b.ID, "subagent_type": b.Type, "task": in.Prompt, "parent_conversation_id": t.rec.AgentID(),
 	}}})})
 	if err != nil {
 		return nil, err
 	}
 	if said.Permission == hook.Deny {
-		return no("%s", hook.Refusal(said))
+		return no("%s", loophook.Refusal(said))
 	}
 	return nil, t.record(ctx, append(t.sent(c, ""), &b)...)
 }
@@ -236,13 +237,13 @@ func (t *thread) converse(ctx context.Context) error {
 // true if a hook makes the subagent continue.
 func (t *thread) stopped(ctx context.Context) (on bool, err error) {
 	sub := t.state().Subagent(t.task)
-	said, err := t.runHooks(ctx, remote.HookCall{LoopCount: sub.Followups, Events: t.presentOnes([]remote.HookEvent{
-		{Name: "subagentStop", Subject: sub.Type, Fields: task.StopFields(sub, "completed")},
+	said, err := t.runHooks(ctx, hook.Call{LoopCount: sub.Followups, Events: t.presentOnes([]hook.Input{
+		{Event: hook.SubagentStop, Subject: sub.Type, Fields: task.StopFields(sub, "completed")},
 	})})
-	if err != nil || said.Followup == "" {
+	if err != nil || said.FollowupMessage == "" {
 		return false, err
 	}
-	return true, t.record(ctx, &agent.Notice{Text: said.Followup, Code: agent.CodeFollowup})
+	return true, t.record(ctx, &agent.Notice{Text: said.FollowupMessage, Code: agent.CodeFollowup})
 }
 
 // findSubagents reads from the machine which subagents the repositories define.

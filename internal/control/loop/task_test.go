@@ -17,6 +17,7 @@ import (
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
 	"aloft/internal/conversation"
+	"aloft/internal/hook"
 	"aloft/internal/policy/permit"
 	"aloft/internal/subagent"
 	"aloft/internal/tool"
@@ -427,16 +428,16 @@ func TestRequestedSubagents(t *testing.T) {
 // TestSubagentHooks checks that hooks can refuse a subagent's start and prolong
 // its end.
 func TestSubagentHooks(t *testing.T) {
-	events := map[string][]remote.HookCall{}
-	hooks := func(answer func(name string, call remote.HookCall) remote.HookOutcome) func(remote.HookCall) remote.HookOutcome {
+	events := map[string][]hook.Call{}
+	hooks := func(answer func(name string, call hook.Call) hook.Outcome) func(hook.Call) hook.Outcome {
 		clear(events)
-		return func(call remote.HookCall) remote.HookOutcome {
-			out := remote.HookOutcome{}
+		return func(call hook.Call) hook.Outcome {
+			out := hook.Outcome{}
 			for _, e := range call.Events {
-				events[e.Name] = append(events[e.Name], call)
-				out = answer(e.Name, call)
+				events[string(e.Event)] = append(events[string(e.Event)], call)
+				out = answer(string(e.Event), call)
 			}
-			out.Present = []string{"subagentStart", "subagentStop", "preToolUse"}
+			out.Present = []hook.Event{"subagentStart", "subagentStop", "preToolUse"}
 			return out
 		}
 	}
@@ -446,19 +447,18 @@ func TestSubagentHooks(t *testing.T) {
 			t.Fatalf("%s ran %d times", name, len(events[name]))
 		}
 		e := events[name][n].Events[0]
-		m, ok := e.Fields.(map[string]any)
-		if !ok || e.Subject != "debug" && name != "preToolUse" {
+		if e.Subject != "debug" && name != "preToolUse" {
 			t.Fatalf("%s: %+v", name, e)
 		}
-		return m
+		return e.Fields
 	}
 	t.Run("subagentStart", func(t *testing.T) {
 		r := newRig(t, false)
-		r.machine.hooks = hooks(func(name string, _ remote.HookCall) remote.HookOutcome {
+		r.machine.hooks = hooks(func(name string, _ hook.Call) hook.Outcome {
 			if name == "subagentStart" {
-				return remote.HookOutcome{Permission: "deny", UserMessage: "no subagents here"}
+				return hook.Outcome{Permission: "deny", UserMessage: "no subagents here"}
 			}
-			return remote.HookOutcome{}
+			return hook.Outcome{}
 		})
 		r.model.steps = []step{use(`Task {"description":"d","prompt":"p","subagent_type":"debug"}`), say("done")}
 		r.work(t.Context())
@@ -472,11 +472,11 @@ func TestSubagentHooks(t *testing.T) {
 	})
 	t.Run("subagentStop", func(t *testing.T) {
 		r := newRig(t, false)
-		r.machine.hooks = hooks(func(name string, call remote.HookCall) remote.HookOutcome {
+		r.machine.hooks = hooks(func(name string, call hook.Call) hook.Outcome {
 			if name == "subagentStop" && call.LoopCount < 1 {
-				return remote.HookOutcome{Followup: "and the tests?"}
+				return hook.Outcome{FollowupMessage: "and the tests?"}
 			}
-			return remote.HookOutcome{}
+			return hook.Outcome{}
 		})
 		r.model.steps = []step{use(`Task {"description":"d","prompt":"p","subagent_type":"debug"}`), use(`Write {"path":"a.go","contents":"x"}`), say("one"), say("two"), say("done")}
 		r.work(t.Context())

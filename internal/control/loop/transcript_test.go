@@ -9,6 +9,7 @@ import (
 	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/loop/transcript"
 	"aloft/internal/conversation"
+	"aloft/internal/hook"
 )
 
 // TestTranscribeSendsLongOnesAhead uses a conversation that is too long to fit
@@ -18,7 +19,7 @@ func TestTranscribeSendsLongOnesAhead(t *testing.T) {
 	m := &keeper{}
 	l := &thread{Loop: &Loop{}, machine: m}
 	s := &agent.State{Thread: agent.Thread{Messages: []conversation.Message{conversation.Text(conversation.User, strings.Repeat("x", 3*transcript.MaxPiece))}}}
-	var call remote.HookCall
+	var call hook.Call
 	if err := l.transcribe(t.Context(), s, &call); err != nil {
 		t.Fatal(err)
 	}
@@ -35,13 +36,13 @@ type keeper struct {
 	calls int
 }
 
-func (k *keeper) Hooks(_ context.Context, _ *agent.State, call remote.HookCall) (remote.HookOutcome, error) {
+func (k *keeper) Hooks(_ context.Context, _ *agent.State, call hook.Call) (hook.Outcome, error) {
 	k.calls++
 	k.keep(call)
-	return remote.HookOutcome{Transcript: int64(len(k.has))}, nil
+	return hook.Outcome{Transcript: int64(len(k.has))}, nil
 }
 
-func (k *keeper) keep(call remote.HookCall) {
+func (k *keeper) keep(call hook.Call) {
 	if call.TranscriptAt == 0 || call.TranscriptAt == int64(len(k.has)) {
 		k.has = k.has[:call.TranscriptAt] + string(call.Transcript)
 	}

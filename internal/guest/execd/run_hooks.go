@@ -12,7 +12,8 @@ import (
 	"connectrpc.com/connect"
 
 	"aloft/internal/fault"
-	"aloft/internal/guest/hook"
+	guest "aloft/internal/guest/hook"
+	"aloft/internal/hook"
 	"aloft/internal/wire/agentv1"
 )
 
@@ -29,10 +30,11 @@ func (s *Server) RunHooks(ctx context.Context, req *connect.Request[agentv1.RunH
 	if len(m.GetEvents()) > maxHookEvents {
 		return nil, fault.Invalid("at most %d events at once", maxHookEvents)
 	}
-	set := hook.Load(hook.Sources{System: hook.SystemFile, Team: m.GetTeamHooks(), Project: s.workspace, User: m.GetUserHooks(), Home: s.home})
-	session := hook.Session{
+	set := guest.Load(guest.Sources{System: guest.SystemFile, Team: m.GetTeamHooks(), Project: s.workspace, User: m.GetUserHooks(), Home: s.home})
+	session := guest.Session{
 		ConversationID: m.GetConversationId(), GenerationID: m.GetGenerationId(), Model: m.GetModel(), Version: s.version,
 		Roots: []string{s.workspace}, Email: m.GetUserEmail(), Dir: s.workspace, Env: s.environ,
+		LoopCount: int(m.GetLoopCount()),
 	}
 	var written int64
 	if slices.ContainsFunc(hook.Events, set.Has) {
@@ -47,7 +49,7 @@ func (s *Server) RunHooks(ctx context.Context, req *connect.Request[agentv1.RunH
 	}
 	var all hook.Outcome
 	for _, e := range m.GetEvents() {
-		in, err := s.hookInput(e, m.GetLoopCount())
+		in, err := s.hookInput(e)
 		if err != nil {
 			return nil, err
 		}
@@ -67,20 +69,24 @@ func (s *Server) RunHooks(ctx context.Context, req *connect.Request[agentv1.RunH
 			return nil, err
 		}
 	}
-	res := hookResponse(all, set)
-	res.TranscriptSize = written
-	return connect.NewResponse(res), nil
+	all.Warnings, all.Transcript = set.Warnings, written
+	for _, e := range hook.Events {
+		if set.Has(e) {
+			all.Present = append(all.Present, e)
+		}
+	}
+	return connect.NewResponse(hookResponse(all)), nil
 }
 
 // hasHooks reports whether the machine itself has hooks, for any event.
 func (s *Server) hasHooks() bool {
-	set := hook.Load(hook.Sources{System: hook.SystemFile, Project: s.workspace, Home: s.home})
+	set := guest.Load(guest.Sources{System: guest.SystemFile, Project: s.workspace, Home: s.home})
 	return slices.ContainsFunc(hook.Events, set.Has)
 }
 
 // hookInput builds the input of one event's hooks. If a file is about to be
 // read, it adds the file's contents from the machine.
-func (s *Server) hookInput(e *agentv1.HookEvent, loops int32) (hook.Input, error) {
+func (s *Server) hookInput(e *agentv1.HookEvent) (hook.Input, error) {
 	fields := map[string]any{}
 	if len(e.GetFields()) > 0 {
 		if err := json.Unmarshal(e.GetFields(), &fields); err != nil {
@@ -94,7 +100,7 @@ func (s *Server) hookInput(e *agentv1.HookEvent, loops int32) (hook.Input, error
 	if _, told := fields["cwd"]; told && e.GetOfShell() && s.folder != nil {
 		fields["cwd"] = s.folder(e.GetShell())
 	}
-	return hook.Input{Event: event, Subject: e.GetSubject(), Fields: fields, LoopCount: int(loops)}, nil
+	return hook.Input{Event: event, Subject: e.GetSubject(), Fields: fields}, nil
 }
 
 // changed replaces the arguments by those that an earlier event's hooks have
@@ -135,24 +141,22 @@ func (s *Server) firstCommit(path string) string {
 	return valid(string(data), maxHookContent)
 }
 
-func hookResponse(o hook.Outcome, set *hook.Set) *agentv1.RunHooksResponse {
+func hookResponse(o hook.Outcome) *agentv1.RunHooksResponse {
 	res := &agentv1.RunHooksResponse{
 		Permission: string(o.Permission), UserMessage: valid(o.UserMessage, maxHookWords), AgentMessage: valid(o.AgentMessage, maxHookWords),
 		UpdatedInput: o.UpdatedInput, AdditionalContext: valid(o.AdditionalContext, maxHookWords), UpdatedMcpOutput: o.UpdatedMCPOutput,
-		Stopped: o.Stopped, FollowupMessage: valid(o.FollowupMessage, maxHookWords),
+		Stopped: o.Stopped, FollowupMessage: valid(o.FollowupMessage, maxHookWords), TranscriptSize: o.Transcript,
 	}
 	for _, r := range o.Ran {
 		res.Runs = append(res.Runs, &agentv1.HookRun{
 			Command: valid(r.Command, maxReason), File: valid(r.File, maxReason), Exit: int32(r.Exit), DurationMs: r.Took.Milliseconds(), Failure: valid(r.Failure, maxReason),
 		})
 	}
-	for _, w := range set.Warnings {
+	for _, w := range o.Warnings {
 		res.Warnings = append(res.Warnings, valid(w, maxReason))
 	}
-	for _, e := range hook.Events {
-		if set.Has(e) {
-			res.Present = append(res.Present, string(e))
-		}
+	for _, e := range o.Present {
+		res.Present = append(res.Present, string(e))
 	}
 	return res
 }

@@ -3,13 +3,15 @@ package hook
 import (
 	"encoding/json"
 	"maps"
+
+	"aloft/internal/hook"
 )
 
 // claudeEvents maps the events of .claude/settings.json to ours.
-var claudeEvents = map[string]Event{
-	"PreToolUse": PreToolUse, "PostToolUse": PostToolUse, "PostToolUseFailure": PostToolUseFailure, "UserPromptSubmit": BeforeSubmitPrompt,
-	"Stop": Stop, "SubagentStop": SubagentStop, "SubagentStart": SubagentStart, "PreCompact": PreCompact,
-	"SessionStart": SessionStart, "SessionEnd": SessionEnd,
+var claudeEvents = map[string]hook.Event{
+	"PreToolUse": hook.PreToolUse, "PostToolUse": hook.PostToolUse, "PostToolUseFailure": hook.PostToolUseFailure, "UserPromptSubmit": hook.BeforeSubmitPrompt,
+	"Stop": hook.Stop, "SubagentStop": hook.SubagentStop, "SubagentStart": hook.SubagentStart, "PreCompact": hook.PreCompact,
+	"SessionStart": hook.SessionStart, "SessionEnd": hook.SessionEnd,
 }
 
 // claudeTools maps our tools to the names that such hooks use.
@@ -49,7 +51,7 @@ func (s *Set) addClaude(file string, data []byte) {
 }
 
 // claudeInput converts a hook's input to Claude's format.
-func claudeInput(in map[string]any, e Event) map[string]any {
+func claudeInput(in map[string]any, e hook.Event) map[string]any {
 	out := maps.Clone(in)
 	for name, event := range claudeEvents {
 		if event == e {
@@ -80,7 +82,7 @@ type claudeAnswer struct {
 }
 
 // plain converts the answer to the format of hooks.json.
-func (a claudeAnswer) plain(e Event) answer {
+func (a claudeAnswer) plain(e hook.Event) answer {
 	out := answer{
 		Continue: a.Continue, UserMessage: a.StopReason, AgentMessage: a.Specific.Reason,
 		Permission: a.Specific.Decision, AdditionalContext: a.Specific.Context, UpdatedInput: a.Specific.Updated,
@@ -89,15 +91,15 @@ func (a claudeAnswer) plain(e Event) answer {
 		return out
 	}
 	switch e {
-	case Stop, SubagentStop: // for these events "block" means to continue, for the given reason
+	case hook.Stop, hook.SubagentStop: // for these events "block" means to continue, for the given reason
 		out.FollowupMessage = a.Reason
-	case BeforeSubmitPrompt:
+	case hook.BeforeSubmitPrompt:
 		no := false
 		out.Continue, out.UserMessage = &no, a.Reason
-	case PostToolUse:
+	case hook.PostToolUse:
 		out.AdditionalContext = a.Reason
 	default:
-		out.Permission, out.AgentMessage = string(Deny), a.Reason
+		out.Permission, out.AgentMessage = string(hook.Deny), a.Reason
 	}
 	return out
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/tailscale/hujson"
+
+	"aloft/internal/hook"
 )
 
 // Sources are the sources of hooks.
@@ -27,7 +29,7 @@ type Sources struct {
 // A Set is the hooks of all sources, by event. It is immutable and safe for
 // concurrent use.
 type Set struct {
-	hooks map[Event][]Hook
+	hooks map[hook.Event][]Hook
 	// Warnings say what could not be parsed, each with its file.
 	Warnings []string
 }
@@ -36,7 +38,7 @@ type Set struct {
 // the team's, the project's, the user's. It skips hooks that it cannot parse,
 // and adds a warning.
 func Load(p Sources) *Set {
-	s := &Set{hooks: map[Event][]Hook{}}
+	s := &Set{hooks: map[hook.Event][]Hook{}}
 	s.read(p.System, (*Set).add)
 	if p.Team != nil {
 		s.add("the team's hooks", p.Team)
@@ -61,7 +63,7 @@ func (s *Set) readFolder(dir string) {
 }
 
 // Has reports whether the event has hooks.
-func (s *Set) Has(e Event) bool { return len(s.hooks[e]) > 0 }
+func (s *Set) Has(e hook.Event) bool { return len(s.hooks[e]) > 0 }
 
 // read reads a file and passes it to add. It reports whether the file exists.
 func (s *Set) read(file string, add func(*Set, string, []byte)) bool {
@@ -118,7 +120,7 @@ func (s *Set) add(file string, data []byte) {
 		s.warn("%s: version %v is not supported; use version 1", file, *top.Version)
 	}
 	for name, list := range top.Hooks {
-		if !slices.Contains(Events, Event(name)) {
+		if !slices.Contains(hook.Events, hook.Event(name)) {
 			s.warn("%s: unknown event %q", file, name)
 			continue
 		}
@@ -128,13 +130,13 @@ func (s *Set) add(file string, data []byte) {
 				s.warn("%s: %s[%d]: %v", file, name, i, err)
 				continue
 			}
-			s.append(file, Event(name), e, false)
+			s.append(file, hook.Event(name), e, false)
 		}
 	}
 }
 
 // append adds one hook.
-func (s *Set) append(file string, event Event, e entry, claude bool) {
+func (s *Set) append(file string, event hook.Event, e entry, claude bool) {
 	switch {
 	case e.Type != "" && e.Type != "command":
 		s.warn("%s: %s: hooks of type %q are not supported; use \"command\"", file, event, e.Type)

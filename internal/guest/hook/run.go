@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"aloft/internal/hook"
 )
 
 // A Session has the data that all hooks of an agent receive, and says where
@@ -26,6 +28,7 @@ type Session struct {
 	Transcript     string   // path of the transcript; "" if there is none
 	Dir            string   // the project's root, the hooks' working directory
 	Env            []string // NAME=value, the hooks' environment
+	LoopCount      int      // how many followup_message results in a row have been acted on
 	// Around wraps a command line in a sandbox; nil runs hooks without one.
 	Around func(argv ...string) ([]string, error)
 }
@@ -46,12 +49,12 @@ type answer struct {
 // Run runs the event's matching hooks one after the other, and returns their
 // combined result. Each hook receives the input with the changes of those
 // before it. Run stops after the first hook that denies.
-func (s *Set) Run(ctx context.Context, session Session, in Input) Outcome {
-	var out Outcome
+func (s *Set) Run(ctx context.Context, session Session, in hook.Input) hook.Outcome {
+	var out hook.Outcome
 	fields := map[string]any{}
 	maps.Copy(fields, in.Fields)
 	for _, h := range s.hooks[in.Event] {
-		if !h.matches(in) || in.LoopCount > 0 && in.LoopCount >= h.LoopLimit {
+		if !h.matches(in) || session.LoopCount > 0 && session.LoopCount >= h.LoopLimit {
 			continue
 		}
 		a, ran := h.run(ctx, session, in.Event, fields)
@@ -59,14 +62,14 @@ func (s *Set) Run(ctx context.Context, session Session, in Input) Outcome {
 		if out.UpdatedInput != nil {
 			fields["tool_input"] = out.UpdatedInput
 		}
-		if out.Permission == Deny || out.Stopped {
+		if out.Permission == hook.Deny || out.Stopped {
 			break
 		}
 	}
 	return out
 }
 
-func (h Hook) matches(in Input) bool {
+func (h Hook) matches(in hook.Input) bool {
 	if h.matcher == nil {
 		return true
 	}
@@ -79,10 +82,10 @@ func (h Hook) matches(in Input) bool {
 }
 
 // outcome converts one hook's answer to an outcome.
-func (a answer) outcome(ran Ran) Outcome {
-	o := Outcome{
-		Permission: Permission(a.Permission), UserMessage: a.UserMessage, AgentMessage: a.AgentMessage, AdditionalContext: a.AdditionalContext,
-		Stopped: a.Continue != nil && !*a.Continue, FollowupMessage: a.FollowupMessage, Env: a.Env, Ran: []Ran{ran},
+func (a answer) outcome(ran hook.Ran) hook.Outcome {
+	o := hook.Outcome{
+		Permission: hook.Permission(a.Permission), UserMessage: a.UserMessage, AgentMessage: a.AgentMessage, AdditionalContext: a.AdditionalContext,
+		Stopped: a.Continue != nil && !*a.Continue, FollowupMessage: a.FollowupMessage, Env: a.Env, Ran: []hook.Ran{ran},
 	}
 	if isObject(a.UpdatedInput) {
 		o.UpdatedInput = a.UpdatedInput
@@ -93,54 +96,23 @@ func (a answer) outcome(ran Ran) Outcome {
 	return o
 }
 
-// Join combines o with a later outcome: the stricter permission, all messages,
-// and the later changes.
-func (o Outcome) Join(later Outcome) Outcome {
-	join := func(to *string, more string) {
-		if more != "" && *to != "" {
-			*to += "\n"
-		}
-		*to += more
-	}
-	o.Permission = strictest(o.Permission, later.Permission)
-	join(&o.UserMessage, later.UserMessage)
-	join(&o.AgentMessage, later.AgentMessage)
-	join(&o.AdditionalContext, later.AdditionalContext)
-	join(&o.FollowupMessage, later.FollowupMessage)
-	o.Stopped = o.Stopped || later.Stopped
-	if later.UpdatedInput != nil {
-		o.UpdatedInput = later.UpdatedInput
-	}
-	if later.UpdatedMCPOutput != nil {
-		o.UpdatedMCPOutput = later.UpdatedMCPOutput
-	}
-	if len(later.Env) > 0 {
-		env := map[string]string{}
-		maps.Copy(env, o.Env)
-		maps.Copy(env, later.Env)
-		o.Env = env
-	}
-	o.Ran = slices.Concat(o.Ran, later.Ran)
-	return o
-}
-
 func isObject(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '{' }
 
 // The exit status that means "deny".
 const exitDeny = 2
 
 // run runs one hook.
-func (h Hook) run(ctx context.Context, session Session, event Event, fields map[string]any) (answer, Ran) {
+func (h Hook) run(ctx context.Context, session Session, event hook.Event, fields map[string]any) (answer, hook.Ran) {
 	start := time.Now()
 	stdout, stderr, err := h.process(ctx, session, event, fields)
-	ran := Ran{Command: h.Command, File: h.File, Took: time.Since(start), Stderr: stderr}
+	ran := hook.Ran{Command: h.Command, File: h.File, Took: time.Since(start), Stderr: stderr}
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		ran.Exit = exit.ExitCode()
 	} else if err != nil {
 		ran.Exit = -1
 	}
 	if ran.Exit == exitDeny {
-		return answer{Permission: string(Deny), AgentMessage: strings.TrimSpace(stderr)}, ran
+		return answer{Permission: string(hook.Deny), AgentMessage: strings.TrimSpace(stderr)}, ran
 	}
 	var a answer
 	if err == nil {
@@ -151,13 +123,13 @@ func (h Hook) run(ctx context.Context, session Session, event Event, fields map[
 	}
 	ran.Failure = err.Error()
 	if h.FailClosed {
-		return answer{Permission: string(Deny), AgentMessage: "a hook with failClosed failed: " + ran.Failure}, ran
+		return answer{Permission: string(hook.Deny), AgentMessage: "a hook with failClosed failed: " + ran.Failure}, ran
 	}
 	return answer{}, ran
 }
 
 // read parses a hook's output. Empty output is valid.
-func (h Hook) read(stdout []byte, event Event) (answer, error) {
+func (h Hook) read(stdout []byte, event hook.Event) (answer, error) {
 	stdout = bytes.TrimSpace(stdout)
 	if len(stdout) == 0 {
 		return answer{}, nil
@@ -165,7 +137,7 @@ func (h Hook) read(stdout []byte, event Event) (answer, error) {
 	var a answer
 	if h.claude {
 		if stdout[0] != '{' { // for these events plain text is a message for the model
-			if event == SessionStart || event == BeforeSubmitPrompt {
+			if event == hook.SessionStart || event == hook.BeforeSubmitPrompt {
 				return answer{AdditionalContext: string(stdout)}, nil
 			}
 			return answer{}, nil
@@ -178,14 +150,14 @@ func (h Hook) read(stdout []byte, event Event) (answer, error) {
 	} else if err := json.Unmarshal(stdout, &a); err != nil {
 		return answer{}, fmt.Errorf("its output is not valid hook JSON: %w", err)
 	}
-	if p := Permission(a.Permission); !slices.Contains([]Permission{None, Allow, Ask, Deny}, p) {
+	if p := hook.Permission(a.Permission); !slices.Contains([]hook.Permission{hook.None, hook.Allow, hook.Ask, hook.Deny}, p) {
 		return answer{}, fmt.Errorf("permission %q: must be allow, deny or ask", a.Permission)
 	}
 	return a, nil
 }
 
 // stdin returns the hook's input.
-func (h Hook) stdin(session Session, event Event, fields map[string]any) ([]byte, error) {
+func (h Hook) stdin(session Session, event hook.Event, fields map[string]any) ([]byte, error) {
 	in := map[string]any{
 		"conversation_id": session.ConversationID, "generation_id": session.GenerationID, "model": session.Model,
 		"hook_event_name": string(event), "cursor_version": session.Version, "workspace_roots": session.Roots,
@@ -215,7 +187,7 @@ var errOutput = fmt.Errorf("it printed more than %d bytes", maxOutput)
 
 // process runs the hook's command. On timeout it kills the command and
 // everything it started.
-func (h Hook) process(ctx context.Context, session Session, event Event, fields map[string]any) (stdout []byte, stderr string, err error) {
+func (h Hook) process(ctx context.Context, session Session, event hook.Event, fields map[string]any) (stdout []byte, stderr string, err error) {
 	in, err := h.stdin(session, event, fields)
 	if err != nil {
 		return nil, "", err

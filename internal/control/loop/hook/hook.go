@@ -10,15 +10,9 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop/offer"
-	"aloft/internal/control/loop/remote"
 	"aloft/internal/conversation"
+	"aloft/internal/hook"
 	"aloft/internal/tool"
-)
-
-// Values of [remote.HookOutcome].Permission.
-const (
-	Deny = "deny"
-	Ask  = "ask"
 )
 
 // tools maps tools to the names that hooks use for them, where these differ.
@@ -47,19 +41,19 @@ const Workspace = "/workspace"
 
 // After returns the events that follow a call with its result r. server is as in
 // [Subject].
-func After(c agent.Call, server *offer.Hook, r tool.Result, took time.Duration) []remote.HookEvent {
+func After(c agent.Call, server *offer.Hook, r tool.Result, took time.Duration) []hook.Input {
 	name, input := Subject(c.ToolCall, server)
 	fields := map[string]any{
 		"tool_name": name, "tool_input": input, "tool_use_id": c.ID, "cwd": Workspace, "duration": took.Milliseconds(),
 	}
-	var events []remote.HookEvent
+	var events []hook.Input
 	refused := c.Judged != nil && c.Judged.Treatment == agent.CallRefused
 	if r.Error {
 		fields["error_message"], fields["failure_type"] = r.Text, failureType(r.Why, refused)
-		events = append(events, remote.HookEvent{Name: "postToolUseFailure", Subject: name, Fields: fields})
+		events = append(events, hook.Input{Event: hook.PostToolUseFailure, Subject: name, Fields: fields})
 	} else {
 		fields["tool_output"] = r.Text
-		events = append(events, remote.HookEvent{Name: "postToolUse", Subject: name, Fields: fields})
+		events = append(events, hook.Input{Event: hook.PostToolUse, Subject: name, Fields: fields})
 	}
 	var args struct {
 		Command, Path, Contents string
@@ -71,16 +65,16 @@ func After(c agent.Call, server *offer.Hook, r tool.Result, took time.Duration) 
 	switch {
 	case refused: // the call did not run
 	case c.Name == "Shell":
-		events = append(events, remote.HookEvent{Name: "afterShellExecution", Subject: args.Command, Fields: map[string]any{
+		events = append(events, hook.Input{Event: hook.AfterShellExecution, Subject: args.Command, Fields: map[string]any{
 			"command": args.Command, "output": r.Text, "duration": took.Milliseconds(), "sandbox": c.Judged != nil && c.Judged.Treatment == agent.CallSandboxed,
 		}})
 	case server != nil:
 		said := server.Fields()
 		said["result_json"], said["duration"] = string(r.Output), took.Milliseconds()
-		events = append(events, remote.HookEvent{Name: "afterMCPExecution", Subject: server.Args.Tool, Fields: said})
+		events = append(events, hook.Input{Event: hook.AfterMCPExecution, Subject: server.Args.Tool, Fields: said})
 	case !r.Error && name == "Write":
 		edit := map[string]string{"old_string": args.Old, "new_string": args.New + args.Contents}
-		events = append(events, remote.HookEvent{Name: "afterFileEdit", Subject: name, Fields: map[string]any{"file_path": args.Path + args.Notebook, "edits": []any{edit}}})
+		events = append(events, hook.Input{Event: hook.AfterFileEdit, Subject: name, Fields: map[string]any{"file_path": args.Path + args.Notebook, "edits": []any{edit}}})
 	}
 	return events
 }
@@ -111,7 +105,7 @@ func Attachments(messages []conversation.Message) []any {
 }
 
 // Refusal returns the text that the model gets for a call that a hook denied.
-func Refusal(said remote.HookOutcome) string {
+func Refusal(said hook.Outcome) string {
 	words := strings.TrimSpace(said.AgentMessage)
 	if words == "" {
 		words = strings.TrimSpace(said.UserMessage)

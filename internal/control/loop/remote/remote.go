@@ -10,6 +10,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/conversation"
+	"aloft/internal/hook"
 	"aloft/internal/mcp"
 	"aloft/internal/policy/sandbox"
 	"aloft/internal/rule"
@@ -60,7 +61,7 @@ type Machine interface {
 	// nor the agent's owner has hooks, and the machine checks for its own.
 	Unhooked(ctx context.Context, a agent.Agent) (bool, error)
 	// Hooks runs the project's hooks.
-	Hooks(ctx context.Context, s *agent.State, call HookCall) (HookOutcome, error)
+	Hooks(ctx context.Context, s *agent.State, call hook.Call) (hook.Outcome, error)
 	// Ack makes the machine forget a result.
 	Ack(ctx context.Context, callID string) error
 	// Commit commits the uncommitted changes in the agent's n-th repository,
