@@ -17,18 +17,15 @@ type usageReportJSON struct {
 }
 
 type usageRowJSON struct {
-	_            struct{} `json:"-" additionalProperties:"true"`
-	Day          string   `json:"day" format:"date" doc:"day on which the runs started, in UTC"`
-	UserID       int64    `json:"userId"`
-	User         string   `json:"user,omitempty" doc:"name of the user"`
-	Repository   string   `json:"repository,omitempty" doc:"first repository of the agent"`
-	Model        string   `json:"model,omitempty" doc:"absent for the server's default"`
-	Runs         int64    `json:"runs"`
-	Turns        int64    `json:"turns"`
-	InputTokens  int64    `json:"inputTokens"`
-	OutputTokens int64    `json:"outputTokens"`
-	CacheRead    int64    `json:"cacheReadTokens"`
-	CacheWrite   int64    `json:"cacheWriteTokens"`
+	_          struct{} `json:"-" additionalProperties:"true"`
+	Day        string   `json:"day" format:"date" doc:"day on which the runs started, in UTC"`
+	UserID     int64    `json:"userId"`
+	User       string   `json:"user,omitempty" doc:"name of the user"`
+	Repository string   `json:"repository,omitempty" doc:"first repository of the agent"`
+	Model      string   `json:"model,omitempty" doc:"absent for the server's default"`
+	Runs       int64    `json:"runs"`
+	Turns      int64    `json:"turns"`
+	rest.Tokens
 	rest.Cost
 }
 
@@ -68,7 +65,7 @@ func (s *API) getUsageReport(w http.ResponseWriter, r *http.Request, who account
 		}
 		out.Items = append(out.Items, usageRowJSON{
 			Day: row.Day, UserID: row.UserID, User: names[row.UserID], Repository: row.Repo, Model: row.Model, Runs: row.Runs, Turns: row.Turns,
-			InputTokens: row.Input, OutputTokens: row.Output, CacheRead: row.CacheRead, CacheWrite: row.CacheWrite, Cost: rest.CostOf(row.Usage),
+			Tokens: rest.TokensOf(row.Usage), Cost: rest.CostOf(row.Usage),
 		})
 	}
 	return rest.WriteJSON(w, http.StatusOK, out)

@@ -10,12 +10,9 @@ import (
 )
 
 type usageTokenUsageJSON struct {
-	_                struct{} `json:"-" additionalProperties:"true"`
-	InputTokens      int64    `json:"inputTokens" minimum:"0" doc:"not including cache reads and writes"`
-	OutputTokens     int64    `json:"outputTokens" minimum:"0"`
-	CacheWriteTokens int64    `json:"cacheWriteTokens" minimum:"0"`
-	CacheReadTokens  int64    `json:"cacheReadTokens" minimum:"0"`
-	TotalTokens      int64    `json:"totalTokens" minimum:"0"`
+	_ struct{} `json:"-" additionalProperties:"true"`
+	rest.Tokens
+	TotalTokens int64 `json:"totalTokens" minimum:"0"`
 	rest.Cost
 }
 
@@ -57,7 +54,5 @@ func (s *API) getUsage(w http.ResponseWriter, r *http.Request, who account.APIKe
 }
 
 func usageOf(u conversation.Usage) usageTokenUsageJSON {
-	return usageTokenUsageJSON{
-		InputTokens: u.Input, OutputTokens: u.Output, CacheReadTokens: u.CacheRead, CacheWriteTokens: u.CacheWrite, TotalTokens: u.Total(), Cost: rest.CostOf(u),
-	}
+	return usageTokenUsageJSON{Tokens: rest.TokensOf(u), TotalTokens: u.Total(), Cost: rest.CostOf(u)}
 }

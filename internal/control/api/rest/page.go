@@ -119,6 +119,21 @@ func Boolean(q url.Values, name string, standard bool) (bool, error) {
 	return false, fault.Invalid("must be true or false").At(name)
 }
 
+// Tokens counts tokens in the API's form. Its names differ from the journal's
+// [conversation.Usage] because the foreign API prescribes them, and stored journals
+// keep theirs.
+type Tokens struct {
+	InputTokens      int64 `json:"inputTokens" minimum:"0" doc:"not including cache reads and writes"`
+	OutputTokens     int64 `json:"outputTokens" minimum:"0"`
+	CacheReadTokens  int64 `json:"cacheReadTokens" minimum:"0"`
+	CacheWriteTokens int64 `json:"cacheWriteTokens" minimum:"0"`
+}
+
+// TokensOf returns the tokens of u in the API's form.
+func TokensOf(u conversation.Usage) Tokens {
+	return Tokens{InputTokens: u.Input, OutputTokens: u.Output, CacheReadTokens: u.CacheRead, CacheWriteTokens: u.CacheWrite}
+}
+
 // Cost is what tokens cost, and how many of them have no known price.
 type Cost struct {
 	CostUSD        *float64 `json:"costUsd,omitempty" minimum:"0" doc:"in US dollars, at the prices when the tokens were used; absent if no price is known; an addition to the API"`

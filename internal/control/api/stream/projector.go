@@ -328,9 +328,7 @@ func (p *projector) ended(b *agent.RunEnded, at time.Time) []frame {
 		}
 	}
 	out = append(out, p.endStep(at)...)
-	out = append(out, frame{twin: update{"type": "turn-ended", "usage": turnUsageJSON{
-		InputTokens: p.usage.Input, OutputTokens: p.usage.Output, CacheReadTokens: p.usage.CacheRead, CacheWriteTokens: p.usage.CacheWrite,
-	}}})
+	out = append(out, frame{twin: update{"type": "turn-ended", "usage": rest.TokensOf(p.usage)}})
 	out = append(out, frame{event: "status", status: b.Status})
 	if b.Failure != nil {
 		out = append(out, frame{event: "error", data: rest.FailureOf(b.Failure)})

@@ -28,13 +28,6 @@ type textJSON struct {
 	Text string `json:"text"`
 }
 
-type turnUsageJSON struct {
-	InputTokens      int64 `json:"inputTokens"`
-	OutputTokens     int64 `json:"outputTokens"`
-	CacheReadTokens  int64 `json:"cacheReadTokens"`
-	CacheWriteTokens int64 `json:"cacheWriteTokens"`
-}
-
 type resultJSON struct {
 	RunID      string               `json:"runId"`
 	Status     string               `json:"status"`
