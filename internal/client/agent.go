@@ -224,13 +224,18 @@ func (c *Client) Diff(ctx context.Context, id string) (Diff, error) {
 	return out, c.call(ctx, http.MethodGet, agentPath(id)+"/diff", nil, &out)
 }
 
-// TokenUsage counts tokens.
-type TokenUsage struct {
-	InputTokens      int64 `json:"inputTokens"`
+// Tokens counts tokens by kind.
+type Tokens struct {
+	InputTokens      int64 `json:"inputTokens"` // without cache reads and writes
 	OutputTokens     int64 `json:"outputTokens"`
-	CacheWriteTokens int64 `json:"cacheWriteTokens"`
 	CacheReadTokens  int64 `json:"cacheReadTokens"`
-	TotalTokens      int64 `json:"totalTokens"`
+	CacheWriteTokens int64 `json:"cacheWriteTokens"`
+}
+
+// TokenUsage counts tokens, with their sum and cost.
+type TokenUsage struct {
+	Tokens
+	TotalTokens int64 `json:"totalTokens"`
 	Cost
 }
 

@@ -116,17 +116,14 @@ func (c *Client) UpdateSettings(ctx context.Context, in Settings) (out Settings,
 
 // UsageRow is the usage of one day, person, repository and model.
 type UsageRow struct {
-	Day          string `json:"day"`
-	UserID       int64  `json:"userId"`
-	User         string `json:"user,omitempty"`
-	Repository   string `json:"repository,omitempty"`
-	Model        string `json:"model,omitempty"`
-	Runs         int64  `json:"runs"`
-	Turns        int64  `json:"turns"`
-	InputTokens  int64  `json:"inputTokens"`
-	OutputTokens int64  `json:"outputTokens"`
-	CacheRead    int64  `json:"cacheReadTokens"`
-	CacheWrite   int64  `json:"cacheWriteTokens"`
+	Day        string `json:"day"`
+	UserID     int64  `json:"userId"`
+	User       string `json:"user,omitempty"`
+	Repository string `json:"repository,omitempty"`
+	Model      string `json:"model,omitempty"`
+	Runs       int64  `json:"runs"`
+	Turns      int64  `json:"turns"`
+	Tokens
 	Cost
 }
 

@@ -232,8 +232,8 @@ func sumUsage(rows []client.UsageRow, by string, group func(client.UsageRow) str
 		sum.Turns += r.Turns
 		sum.InputTokens += r.InputTokens
 		sum.OutputTokens += r.OutputTokens
-		sum.CacheRead += r.CacheRead
-		sum.CacheWrite += r.CacheWrite
+		sum.CacheReadTokens += r.CacheReadTokens
+		sum.CacheWriteTokens += r.CacheWriteTokens
 		sum.Cost = sum.Add(r.Cost)
 	}
 	slices.Sort(names)
@@ -244,7 +244,7 @@ func sumUsage(rows []client.UsageRow, by string, group func(client.UsageRow) str
 			shown = "-"
 		}
 		row := []string{shown}
-		for _, n := range []int64{s.Runs, s.Turns, s.InputTokens, s.CacheRead + s.CacheWrite, s.OutputTokens} {
+		for _, n := range []int64{s.Runs, s.Turns, s.InputTokens, s.CacheReadTokens + s.CacheWriteTokens, s.OutputTokens} {
 			row = append(row, strconv.FormatInt(n, 10))
 		}
 		table = append(table, append(row, s.String()))
