@@ -48,7 +48,7 @@ func run(in io.Reader, out io.Writer) error {
 	}
 	for _, s := range specs {
 		if s.Description == "" {
-			return fmt.Errorf("the tool %s has no words: its message needs a comment, and the image its source information", s.Name)
+			return fmt.Errorf("the tool %s has no description: comment its message, and build the descriptor set with source information", s.Name)
 		}
 	}
 	text, err := encode(specs)
@@ -157,7 +157,7 @@ func specOf(m protoreflect.MessageDescriptor, o *agentv1.ToolOptions) (tool.Spec
 	case agentv1.ToolHome_TOOL_HOME_CONTROL:
 		spec.Home, spec.Runner = tool.Control, tool.Server
 	default:
-		return spec, fmt.Errorf("%s: its tool option gives no home", m.FullName())
+		return spec, fmt.Errorf("%s: its tool option does not say where the tool runs", m.FullName())
 	}
 	switch o.GetRunner() {
 	case agentv1.ToolRunner_TOOL_RUNNER_PREPARED:

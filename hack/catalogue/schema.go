@@ -64,7 +64,7 @@ func (p properties) MarshalJSON() ([]byte, error) {
 // nested too deeply for a model to write.
 func schemaOf(m protoreflect.MessageDescriptor, depth int) (*schema, error) {
 	if depth > 4 {
-		return nil, fmt.Errorf("%s: too deep for the arguments of a tool", m.FullName())
+		return nil, fmt.Errorf("%s: the arguments of a tool are nested too deep", m.FullName())
 	}
 	no := false
 	s := &schema{Type: "object", Properties: properties{}, Additional: &no}
@@ -131,7 +131,7 @@ func camelCase(name string) string {
 
 func fieldSchema(f protoreflect.FieldDescriptor, depth int) (*schema, error) {
 	if f.IsMap() {
-		return nil, fmt.Errorf("%s: a map has no schema here yet", f.FullName())
+		return nil, fmt.Errorf("%s: maps are not supported in the schema of a tool", f.FullName())
 	}
 	one, err := kindSchema(f, depth)
 	if err != nil || !f.IsList() {
@@ -164,7 +164,7 @@ func kindSchema(f protoreflect.FieldDescriptor, depth int) (*schema, error) {
 		}
 		return schemaOf(f.Message(), depth+1)
 	}
-	return nil, fmt.Errorf("%s: a field of kind %s has no schema here yet", f.FullName(), f.Kind())
+	return nil, fmt.Errorf("%s: fields of kind %s are not supported in the schema of a tool", f.FullName(), f.Kind())
 }
 
 // lintLine matches a linter directive, which models must not see.

@@ -58,7 +58,7 @@ func seed() {
 	if os.Getenv("RAPID_SEED") == "" {
 		os.Setenv("RAPID_SEED", strconv.FormatUint(rand.Uint64N(1<<31)+1, 10))
 	}
-	fmt.Printf("RAPID_SEED=%s repeats this run's property tests\n", os.Getenv("RAPID_SEED"))
+	fmt.Printf("RAPID_SEED=%s repeats the property tests of this run\n", os.Getenv("RAPID_SEED"))
 }
 
 // split returns the flags for go test and the packages that follow them. A flag
