@@ -152,7 +152,7 @@ func exitOf(err error) error {
 	}
 	return &cli.Problem{
 		Exit: cli.Failure, Code: "server_killed", Message: fmt.Sprintf("the server's process has ended: %v", exit),
-		Hint: "start the server again: agents go on where they were", Err: err,
+		Hint: "start the server again: agents continue where they stopped", Err: err,
 	}
 }
 
@@ -206,7 +206,7 @@ func (c serving) runHostDaemon(ctx context.Context, u unprivileged.User, socket 
 		return err
 	}
 	if err := notifyReady(c.getenv("NOTIFY_SOCKET")); err != nil {
-		return errors.Join(fmt.Errorf("tell the service manager that it serves: %w", err), l.Close())
+		return errors.Join(fmt.Errorf("notify the service manager that the host-daemon is ready: %w", err), l.Close())
 	}
 	return daemon.Serve(ctx, l)
 }

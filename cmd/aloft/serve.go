@@ -179,11 +179,11 @@ func serve(ctx context.Context, c serving) (err error) {
 		c.options.Listener = s.Listener()
 		next, _, err := c.load(ctx)
 		if err != nil {
-			logger.Error("the configuration is not valid; the server keeps the one before", "error", err)
+			logger.Error("the configuration is not valid; the server keeps the previous one", "error", err)
 			next = config
 		}
 		if s, err = server.Open(ctx, c.options, next, logger); err != nil {
-			logger.Error("cannot start with the new configuration; the server keeps the one before", "error", err)
+			logger.Error("cannot start with the new configuration; the server keeps the previous one", "error", err)
 			if s, err = server.Open(ctx, c.options, config, logger); err != nil {
 				return err
 			}

@@ -20,7 +20,7 @@ func OutcomeText(outcome string, e *client.Evidence) string {
 	case outcome == "done" && (e == nil || len(e.Checks) == 0 && e.Goal == nil):
 		return "done (nothing was checked)"
 	case e != nil && e.Stale:
-		return what + " (another commit was checked than the one that was pushed)"
+		return what + " (the checks ran on a commit other than the pushed one)"
 	}
 	return what
 }

@@ -137,7 +137,7 @@ func (a *app) usualRepo(ctx context.Context, ref string) (client.Repo, error) {
 	if !a.Out.JSON() {
 		a.Out.Note("repository: %s, from %s", cli.Line(repo.URL, 0), cli.Line(cmp.Or(repo.StartingRef, "its default branch"), 0))
 		if unseen != "" {
-			a.Out.Note("The agent does not see what is only here: %s.", unseen)
+			a.Out.Note("Not visible to the agent: %s.", unseen)
 		}
 	}
 	return repo, nil

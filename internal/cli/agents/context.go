@@ -12,7 +12,7 @@ import (
 func (a *app) showContext(c client.Context) {
 	a.Out.Line("")
 	if len(c.Rules) == 0 {
-		a.Out.Line("There are no rules for its work.")
+		a.Out.Line("The agent has no rules.")
 	} else {
 		rows := [][]string{{"RULE", "FROM", "APPLIES", "TOKENS", "GIVEN"}}
 		for _, r := range c.Rules {

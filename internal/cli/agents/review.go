@@ -32,7 +32,7 @@ applies them in a machine of their own.
 
 With --pr, the agent reviews a pull request instead, and the server posts the
 findings there: one review with comments on the lines, and a status of the commit.
-If earlier reviews of Aloft are there, only what has changed since is new.`,
+If Aloft has reviewed it before, the agent reviews only what has changed since then.`,
 		Example: `  aloft review
   aloft review --base develop "Look for races above all"
   aloft review --pr https://github.com/acme/app/pull/7
@@ -88,7 +88,7 @@ If earlier reviews of Aloft are there, only what has changed since is new.`,
 func (a *app) localChange(ctx context.Context, here checkout, base string) (from, change string, err error) {
 	base = cmp.Or(base, "HEAD")
 	if from, err = here.git(ctx, "merge-base", "HEAD", "refs/remotes/"+here.remote+"/"+base); err != nil {
-		return "", "", command.UsageError(fmt.Errorf("the branch %s of the remote %s is not known here or shares no commit with HEAD: name another one with --base, or run git fetch", cli.Line(base, 100), cli.Line(here.remote, 100)))
+		return "", "", command.UsageError(fmt.Errorf("this checkout does not have the branch %s of the remote %s, or the branch shares no commit with HEAD: run git fetch, or name another branch with --base", cli.Line(base, 100), cli.Line(here.remote, 100)))
 	}
 	args := []string{"diff", "--no-color", "--no-ext-diff", "--no-textconv", "--full-index", "--binary", "--src-prefix=a/", "--dst-prefix=b/", "--ignore-submodules=dirty", from}
 	if here.byRoot {
@@ -101,7 +101,7 @@ func (a *app) localChange(ctx context.Context, here checkout, base string) (from
 	case change == "":
 		return "", "", command.UsageError(errors.New("there are no changes to review"))
 	case len(change) > patch.Max:
-		return "", "", command.UsageError(fmt.Errorf("the changes have %d KiB, more than %d: review a part of them", len(change)>>10, patch.Max>>10))
+		return "", "", command.UsageError(fmt.Errorf("the changes have %d KiB; the limit is %d: review a part of them", len(change)>>10, patch.Max>>10))
 	}
 	if !a.Out.JSON() {
 		a.Out.Note("repository: %s, changes since %s", cli.Line(here.repo.URL, 0), cli.Line(from[:min(len(from), 12)], 0))
@@ -169,7 +169,7 @@ var severityStyles = map[string]cli.Style{"high": cli.Red, "medium": cli.Yellow,
 func (a *app) showFindings(found []client.Finding) {
 	a.Out.Line("")
 	if len(found) == 0 {
-		a.Out.Line("Nothing was found.")
+		a.Out.Line("No findings.")
 		return
 	}
 	for _, f := range found {

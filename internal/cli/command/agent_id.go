@@ -67,7 +67,7 @@ func (a *App) ResolveAgent(ctx context.Context, arg string) (string, error) {
 	}
 	return "", &cli.Problem{
 		Exit: cli.Usage, Code: "agent_ambiguous", Message: fmt.Sprintf("%q means more than one agent: %s", arg, strings.Join(all, ", ")),
-		Hint: "give more of the id",
+		Hint: "give a longer prefix of the id",
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 // below would also open files and start other programs, so it must be a page.
 func OpenBrowser(address string) error {
 	if u, err := url.Parse(address); err != nil || u.Scheme != "http" && u.Scheme != "https" {
-		return fmt.Errorf("the server's address %q is not that of a web page", cli.Line(address, 200))
+		return fmt.Errorf("the server's address %q does not begin with http:// or https://", cli.Line(address, 200))
 	}
 	for _, name := range []string{"xdg-open", "open"} {
 		if path, err := exec.LookPath(name); err == nil {

@@ -36,8 +36,8 @@ standard output if FILE is "-". It requires root. The server may be running.
 The backup contains agents and their journals, users, API keys, secrets and the keys
 that decrypt them, settings, artifacts, kept snapshots, builds of environments, and
 images that no registry has. It does not contain the disks of live machines: after a
-restore, their agents go on from the saved disk or the pushed branch. Nor does it contain
-what is fetched or made anew, such as mirrors of repositories, nor what is not in the
+restore, their agents continue from the saved disk or the pushed branch. It also leaves out
+what the server can fetch or rebuild, such as mirrors of repositories, and what is outside the
 data folder: the configuration, and artifacts in a bucket.
 
 If the database is in PostgreSQL, backup refuses: use pg_dump for the database, and
@@ -76,7 +76,7 @@ decrypt it has all secrets of the server.`,
 	}
 	cmd.Flags().StringVar(&data, "data", data, "data `folder` of the server (ALOFT_DATA)")
 	cmd.Flags().StringVar(&passphrase, "passphrase-file", "", "`file` with the passphrase, instead of asking for it")
-	cmd.Flags().StringArrayVar(&recipients, "recipient", nil, "public `key` of age that can decrypt the backup (repeatable)")
+	cmd.Flags().StringArrayVar(&recipients, "recipient", nil, "age public `key` of a recipient who can decrypt the backup; may be repeated")
 	cmd.MarkFlagsMutuallyExclusive("passphrase-file", "recipient")
 	return cmd
 }
@@ -93,8 +93,8 @@ that folder and its configuration. Stop the old server first and do not start it
 would work on the same agents.
 
 Everything is first written to a folder beside the data folder and verified. If the
-restore fails or is killed, the data folder stays as it was. A backup that is cut off or
-changed, or that a newer version has made in a newer format, is refused.
+restore fails or is killed, the data folder stays as it was. Restore refuses a backup that
+is truncated or modified, or whose format is newer than this version of Aloft.
 
 A backup for a public key proves nothing about who made it: restore it only if it comes
 from a place that you trust.`,
@@ -134,7 +134,7 @@ from a place that you trust.`,
 	}
 	cmd.Flags().StringVar(&data, "data", data, "data `folder` of the server (ALOFT_DATA)")
 	cmd.Flags().StringVar(&passphrase, "passphrase-file", "", "`file` with the passphrase, instead of asking for it")
-	cmd.Flags().StringVar(&identity, "identity", "", "`file` with a private key of age")
+	cmd.Flags().StringVar(&identity, "identity", "", "`file` with an age private key")
 	cmd.MarkFlagsMutuallyExclusive("passphrase-file", "identity")
 	return cmd
 }
@@ -187,7 +187,7 @@ func (a *app) reportBackup(sum backup.Summary, name string) error {
 		a.Out.Note("Not included: %s", why)
 	}
 	if sum.Machines > 0 {
-		a.Out.Note("Not included: the live disks of machines (%d). After a restore, their agents go on from the saved disk or the pushed branch.", sum.Machines)
+		a.Out.Note("Not included: the live disks of machines (%d). After a restore, their agents continue from the saved disk or the pushed branch.", sum.Machines)
 	}
 	if name == "-" {
 		a.Out.Note("Backed up %d files (%s)", sum.Files, mebibytes(sum.Bytes))
@@ -205,7 +205,7 @@ func (a *app) recipients(keys []string, file string) ([]age.Recipient, error) {
 	if len(keys) > 0 {
 		to, err := age.ParseRecipients(strings.NewReader(strings.Join(keys, "\n")))
 		if err != nil {
-			return nil, command.UsageError(errors.New("--recipient: it is not a public key of age, such as age1…"))
+			return nil, command.UsageError(errors.New("--recipient: not an age public key, such as age1…"))
 		}
 		return to, nil
 	}
@@ -234,7 +234,7 @@ func (a *app) identities(identity, file string, stdin bool) ([]age.Identity, err
 		}
 		keys, err := age.ParseIdentities(bytes.NewReader(text))
 		if err != nil { // which may quote the key
-			return nil, command.UsageError(fmt.Errorf("%s: it has no private key of age", identity))
+			return nil, command.UsageError(fmt.Errorf("%s: no age private key in it", identity))
 		}
 		return keys, nil
 	}

@@ -17,9 +17,9 @@ func newConnectCommand(a *app) *cobra.Command {
 		Short: "Show, connect or disconnect the server's models and git servers",
 		Long: `Show, connect or disconnect the server's models and git servers; admins only.
 
-What is connected is used in addition to the server's configuration file, which takes
-precedence. The server tries a model and checks a token before it keeps them, stores
-them encrypted, and then restarts its parts. Agents at work continue.`,
+The server uses them in addition to its configuration file, which takes precedence. It
+tests a model or a token before it saves it, stores it encrypted, and then reloads its
+configuration. Running agents continue.`,
 		Example: `  aloft connect
   aloft connect model claude-sonnet-4-5 --provider anthropic
   aloft connect model local --provider openai --base-url http://127.0.0.1:11434/v1 --name qwen3:8b --no-key
@@ -151,7 +151,7 @@ func newDisconnectCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove model|git NAME",
 		Short: "Disconnect a model or a git server",
-		Long:  "Disconnect a model or a git server. What the server's configuration file has can only be removed there.",
+		Long:  "Disconnect a model or a git server. Entries of the server's configuration file can only be removed there.",
 		Example: `  aloft connect remove model local
   aloft connect remove git git.example.com`,
 		Args:      cobra.ExactArgs(2),
@@ -167,7 +167,7 @@ func newDisconnectCommand(a *app) *cobra.Command {
 			case "git":
 				err = c.DisconnectGitServer(cmd.Context(), args[1])
 			default:
-				return command.UsageError(fmt.Errorf("%q is neither model nor git", args[0]))
+				return command.UsageError(fmt.Errorf("invalid kind %q: must be model or git", args[0]))
 			}
 			if err != nil {
 				return err

@@ -49,7 +49,7 @@ To free space: aloft agent delete, aloft snapshot delete.`,
 				a.Out.Note("%d smaller items are not included.", usage.Omitted)
 			}
 			if usage.Incomplete {
-				a.Out.Note("Something could not be measured: see the server's log.")
+				a.Out.Note("Some items could not be measured: see the server's log.")
 			}
 			return nil
 		},

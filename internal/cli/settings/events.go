@@ -50,8 +50,8 @@ func newEventsReplayCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "replay EVENT",
 		Short: "Handle a received event again",
-		Long: `Handle a received event again. The server reads the pull request anew; what an agent
-was already told is not told again. Possible for a day after the event. Admins only.`,
+		Long: `Handle a received event again. The server reads the pull request again; agents do not
+get the same news twice. Possible for a day after the event. Admins only.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.Connect()

@@ -21,12 +21,12 @@ var settings = []struct {
 	name, field, words string
 	read               func(string) (any, error)
 }{
-	{"default-model", "defaultModel", "model of agents that name none; empty for the server's default", asText},
+	{"default-model", "defaultModel", "model of agents created without one; empty for the server's default", asText},
 	{"fast-model", "fastModel", "model of titles, summaries and other small tasks; empty for the server's", asText},
-	{"default-repository", "defaultRepository", "repository of agents that name none; empty for none", asText},
+	{"default-repository", "defaultRepository", "repository of agents created without one; empty for none", asText},
 	{"base-branch", "baseBranch", "branch of repositories named without a ref; empty for their default branch", asText},
 	{"display-agent-summary", "displayAgentSummary", "show what agents do and ask in lists and notifications", asBool},
-	{"display-agent-summary-externally", "displayAgentSummaryExternally", "show it in webhooks and other channels too", asBool},
+	{"display-agent-summary-externally", "displayAgentSummaryExternally", "show what agents do and ask in webhooks and other channels too", asBool},
 	{"privacy-mode", "privacyMode", "keep prompts, answers and code on the server; applies from each agent's next run", asBool},
 	{"fix-failed-checks", "fixFailedChecks", "let agents fix failed checks of the pull requests that they have opened", asBool},
 	{"network-mode", "networkMode", "what machines may connect to: allow_all, default_with_network_settings or network_settings_only", asText},
