@@ -22,7 +22,7 @@ func main() {
 			for _, hint := range sandbox.Hints() {
 				fmt.Fprintln(os.Stderr, "sandbox: to fix this:", hint)
 			}
-			fmt.Fprintln(os.Stderr, "sandbox: nothing was run; use --best-effort to run it with what can be enforced")
+			fmt.Fprintln(os.Stderr, "sandbox: nothing was run; use --best-effort to run the command with the rules that this host can enforce")
 		}
 	}
 	os.Exit(code)

@@ -83,7 +83,7 @@ func told(t *testing.T, at site, p sandboxpolicy.Policy, said, rule string) {
 		t.Fatal(err)
 	}
 	words := strings.Join(rules.Explain(at.workspace, said), "\n")
-	if !strings.Contains(words, at.dir) || !strings.Contains(words, rule) || !strings.Contains(words, "To go on: ") {
+	if !strings.Contains(words, at.dir) || !strings.Contains(words, rule) || !strings.Contains(words, "To fix this: ") {
 		t.Errorf("of %q the agent is told %q, not of the rule %q", said, words, rule)
 	}
 }
@@ -95,9 +95,9 @@ func TestDenialsAreExplained(t *testing.T) {
 	uid := os.Geteuid()
 	s := newScene(t, uid)
 	for _, c := range []struct{ name, policy, attempt, rule string }{
-		{"outside", `{}`, "echo x > $O/file", "outside of what type workspace_readwrite lets change"},
-		{"removing outside", `{}`, "rm $O/file", "outside of what type workspace_readwrite lets change"},
-		{"mode outside", `{}`, "chmod 777 $O/file", "outside of what type workspace_readwrite lets change"},
+		{"outside", `{}`, "echo x > $O/file", "outside what type workspace_readwrite lets change"},
+		{"removing outside", `{}`, "rm $O/file", "outside what type workspace_readwrite lets change"},
+		{"mode outside", `{}`, "chmod 777 $O/file", "outside what type workspace_readwrite lets change"},
 		{"read-only type", `{"type": "workspace_readonly"}`, "echo x > src/main.go", "type workspace_readonly"},
 		{"read-only path", `{"additionalReadonlyPaths": ["vendor"]}`, "echo x > vendor/x", "additionalReadonlyPaths vendor"},
 		{"boundary", `{"readBoundary": "workspace"}`, "cat $O/file", "readBoundary workspace"},
@@ -121,7 +121,7 @@ func TestDenialsAreExplained(t *testing.T) {
 				t.Fatal(err)
 			}
 			words := strings.Join(rules.Explain(at.workspace, said), "\n")
-			if !strings.Contains(words, c.rule) || !strings.Contains(words, "To go on: ") {
+			if !strings.Contains(words, c.rule) || !strings.Contains(words, "To fix this: ") {
 				t.Errorf("of %q the agent is told %q, not of the rule %q", said, words, c.rule)
 			}
 		})

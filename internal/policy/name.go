@@ -11,7 +11,7 @@ import (
 var (
 	errEmptyName = errors.New("it is empty")
 	errLongName  = errors.New("it has more than 253 characters, or a label with more than 63")
-	errBadName   = errors.New("it has characters that no domain has")
+	errBadName   = errors.New("it has characters that a domain cannot have")
 )
 
 // CanonicalName returns the canonical spelling of a domain: lower case, ASCII

@@ -40,7 +40,7 @@ func ForEnvironment(mode string, allow []string) (Network, error) {
 	case EnvironmentSettingsOnly:
 		n = Network{Mode: List, Allow: slices.Clone(allow)}
 	default:
-		return Network{}, fmt.Errorf("network mode %q: it is %s, %s, %s or %s", mode,
+		return Network{}, fmt.Errorf("invalid network mode %q: must be %s, %s, %s or %s", mode,
 			EnvironmentAllowAll, EnvironmentParentPlus, EnvironmentDefaultPlus, EnvironmentSettingsOnly)
 	}
 	// An invalid entry is an error in every mode, so that it does not go

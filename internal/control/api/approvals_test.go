@@ -137,7 +137,7 @@ func TestRulesAreChecked(t *testing.T) {
 		path, text, want string
 		status           int
 	}{
-		{"me/permissions.json", `{"terminalAllowlist": "make"}`, "terminalAllowlist is to be a list", 400},
+		{"me/permissions.json", `{"terminalAllowlist": "make"}`, "terminalAllowlist must be a list", 400},
 		{"me/permissions.json", "{\n\"a\" 1}", "line 2", 400},
 		{"me/sandbox.json", `{"type":"open"}`, "type is", 400},
 		{"me/sandbox.json", `{"tpye":"workspace_readonly"}`, "tpye", 200},
@@ -148,9 +148,9 @@ func TestRulesAreChecked(t *testing.T) {
 		{"me/run-mode", "careful", "one of", 400},
 		{"me/run-mode", " allowlist\n", `"allowlist"`, 200},
 		{"me/run-mode", "", `"text":""`, 200},
-		{"team/deny-after", "8", "no time to wait", 400},
-		{"team/deny-after", "0s", "no time to wait", 400},
-		{"team/deny-after", "9000h", "no time to wait", 400},
+		{"team/deny-after", "8", "invalid duration", 400},
+		{"team/deny-after", "0s", "invalid duration", 400},
+		{"team/deny-after", "9000h", "invalid duration", 400},
 		{"team/deny-after", "8h\n", `"8h"`, 200},
 		{"me/deny-after", "30m", `"30m"`, 200},
 		{"me/passwd", "x", "unknown rule file", 404},

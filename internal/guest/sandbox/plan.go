@@ -45,7 +45,7 @@ func (p *planner) network() {
 			p.missing("abstract unix sockets of the host: Landlock ABI %d (Linux 6.12)", scopeABI)
 		}
 	case !p.kernel.Namespaces && pol.Network.Mode != policy.None:
-		p.missing("a network by list: it needs a network namespace (%s)", cmp.Or(p.kernel.Why, "none can be made"))
+		p.missing("a network limited to a list: it needs a network namespace (%s)", cmp.Or(p.kernel.Why, "none can be created"))
 	}
 	p.Filter = Filter{Inet: p.Network || pol.UnrestrictedHosts, Unix: p.kernel.Namespaces, Xattr: !p.kernel.OldMounts, Ptrace: p.kernel.Landlock > 0 || p.User}
 }
@@ -74,7 +74,7 @@ func (p *planner) files() {
 
 // withoutMounts notes what cannot be enforced without mounts.
 func (p *planner) withoutMounts() {
-	why := cmp.Or(p.kernel.Why, "none can be made")
+	why := cmp.Or(p.kernel.Why, "none can be created")
 	for _, root := range p.spec.Rules.Roots() {
 		if p.writable(root) {
 			p.missing("protected paths in %s: a mount namespace (%s)", root, why)
@@ -172,7 +172,7 @@ func (p *planner) spellings() {
 		}
 		told[dir] = true
 		if p.tree.Folds(dir) {
-			p.missing("protected names in %s: its file system takes them in any case, and does not tell the kernel", dir)
+			p.missing("protected names in %s: its file system ignores case, and does not report that to the kernel", dir)
 		}
 	}
 }

@@ -60,7 +60,7 @@ func TestShellInSandbox(t *testing.T) {
 		{"echo $CURSOR_SANDBOX $CURSOR_SANDBOX_LANDLOCK_STATUS", nil, "native fully_enforced"},
 		{"echo $CURSOR_ORIG_UID $CURSOR_ORIG_GID", nil, fmt.Sprintf("%d %d\n", os.Getuid(), os.Getgid())},
 		{"echo [$CURSOR_SANDBOX]", none, "[]\n"},
-		{"echo x > /etc/aloft-pwned", nil, "sandbox: /etc/aloft-pwned may not be changed in the sandbox: outside of what type workspace_readwrite lets change"},
+		{"echo x > /etc/aloft-pwned", nil, "sandbox: /etc/aloft-pwned may not be changed in the sandbox: outside what type workspace_readwrite lets change"},
 		{"mkdir -p .vscode && echo x > .vscode/tasks.json", nil, "protected .vscode"},
 		{"echo x > made && echo done", nil, "done\n"},
 		{"echo x > made", readonly, "type workspace_readonly"},

@@ -25,7 +25,7 @@ func ParseMode(s string) (Mode, error) {
 			return m, nil
 		}
 	}
-	return "", fmt.Errorf("run mode %q: it is one of %v", s, Modes)
+	return "", fmt.Errorf("invalid run mode %q: must be one of %v", s, Modes)
 }
 
 // Strictest returns the strictest of the modes. It ignores "", and returns ""
@@ -47,7 +47,7 @@ func ParseDenyAfter(s string) (time.Duration, error) {
 	const longest = 365 * 24 * time.Hour
 	d, err := time.ParseDuration(s)
 	if err != nil || d <= 0 || d > longest {
-		return 0, fmt.Errorf("%q is no time to wait: it is as in 8h or 30m, and at most %s", s, longest)
+		return 0, fmt.Errorf("invalid duration %q: use a value such as 8h or 30m, at most %s", s, longest)
 	}
 	return d, nil
 }
@@ -128,9 +128,9 @@ func Check(c Call, s Setting) Decision {
 	case c.Allowed:
 		return Decision{Run, "a person has allowed it"}
 	case c.Kind == Config:
-		return Decision{Ask, "it changes the rules that the agent works under"}
+		return Decision{Ask, "it changes the rules for the agent"}
 	case c.Kind == Other:
-		return Decision{Run, "run modes let it run"}
+		return Decision{Run, "it needs no approval in any run mode"}
 	case s.Mode == RunEverything:
 		return Decision{Run, "the run mode is run-everything"}
 	case s.Unreadable:
@@ -144,7 +144,7 @@ func Check(c Call, s Setting) Decision {
 		if s.Enforced {
 			return Decision{Sandboxed, "it is not on the allowlist, and runs in the sandbox: " + why}
 		}
-		return Decision{Ask, "the sandbox cannot be enforced in this machine, and nothing runs outside in its place"}
+		return Decision{Ask, "this machine cannot enforce the sandbox, and the command does not run outside it without approval"}
 	}
 	if s.Mode == AutoReview {
 		return Decision{Classify, why}

@@ -73,7 +73,7 @@ func Parse(file string, data []byte) (Permissions, error) {
 func object(file, key string, data []byte) (map[string]json.RawMessage, error) {
 	var m map[string]json.RawMessage
 	if err := json.Unmarshal(data, &m); err != nil {
-		return nil, fmt.Errorf("%s: %s is to be an object, {…}", file, key)
+		return nil, fmt.Errorf("%s: %s must be an object, {…}", file, key)
 	}
 	return m, nil
 }
@@ -84,7 +84,7 @@ func list(file, key string, data json.RawMessage) ([]string, error) {
 	}
 	out := []string{}
 	if err := json.Unmarshal(data, &out); err != nil {
-		return nil, fmt.Errorf("%s: %s is to be a list of strings, [\"…\"]", file, key)
+		return nil, fmt.Errorf("%s: %s must be a list of strings, [\"…\"]", file, key)
 	}
 	return out, nil
 }

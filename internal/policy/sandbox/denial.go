@@ -79,7 +79,7 @@ func (r Rules) explainLine(dir, line, named string) (string, bool) {
 			if access == Write {
 				what = "changed"
 			}
-			return fmt.Sprintf("%s may not be %s in the sandbox: %s. To go on: %s", full, what, v.Rule, v.Ask), true
+			return fmt.Sprintf("%s may not be %s in the sandbox: %s. To fix this: %s", full, what, v.Rule, v.Ask), true
 		}
 	}
 	return "", false

@@ -74,7 +74,7 @@ func Parse(text []byte) (*Layer, error) {
 	}
 	if err := json.Unmarshal(again, l); err != nil {
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			return nil, fmt.Errorf("%s is a %s: it has to be a %s", wrong.Field, wrong.Value, wrong.Type)
+			return nil, fmt.Errorf("%s is a %s: it must be a %s", wrong.Field, wrong.Value, wrong.Type)
 		}
 		return nil, err
 	}
@@ -83,23 +83,23 @@ func Parse(text []byte) (*Layer, error) {
 
 func (l *Layer) check() error {
 	if l.Type != "" && !slices.Contains(strictness, l.Type) {
-		return fmt.Errorf("type is %q: it is workspace_readwrite, workspace_readonly or insecure_none", l.Type)
+		return fmt.Errorf("type is %q: it must be workspace_readwrite, workspace_readonly or insecure_none", l.Type)
 	}
 	if l.ReadBoundary != "" && l.ReadBoundary != System && l.ReadBoundary != Workspace {
-		return fmt.Errorf("readBoundary is %q: it is system or workspace", l.ReadBoundary)
+		return fmt.Errorf("readBoundary is %q: it must be system or workspace", l.ReadBoundary)
 	}
 	for key, paths := range map[string][]string{
 		"additionalReadwritePaths": l.ReadWritePaths, "additionalReadonlyPaths": l.ReadOnlyPaths, "additionalReadPaths": l.ReadPaths,
 	} {
 		if len(paths) > maxEntries {
-			return fmt.Errorf("%s has %d entries: %d is the most", key, len(paths), maxEntries)
+			return fmt.Errorf("%s has %d entries: the limit is %d", key, len(paths), maxEntries)
 		}
 		for _, p := range paths {
 			if p == "" || strings.ContainsRune(p, 0) {
 				return fmt.Errorf("%s: %q is not a path", key, p)
 			}
 			if key == "additionalReadwritePaths" && path.Clean(p) == "/" {
-				return fmt.Errorf("%s: / would leave nothing to protect: name the folders in it, or say type insecure_none", key)
+				return fmt.Errorf("%s: / would leave nothing to protect: name the folders in it, or set type to insecure_none", key)
 			}
 		}
 	}
@@ -107,7 +107,7 @@ func (l *Layer) check() error {
 		return nil
 	}
 	if d := l.Network.Default; d != "" && d != "allow" && d != "deny" {
-		return fmt.Errorf("networkPolicy.default is %q: it is allow or deny", d)
+		return fmt.Errorf("networkPolicy.default is %q: it must be allow or deny", d)
 	}
 	if len(l.Network.Allow)+len(l.Network.Deny) > maxEntries {
 		return fmt.Errorf("networkPolicy has more than %d entries", maxEntries)

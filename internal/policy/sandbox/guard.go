@@ -22,7 +22,7 @@ type Guard struct {
 
 // Outside is the result of [Guard.Judge] for a path in none of the guard's
 // folders.
-const Outside = "outside of the workspace and of the folders for temporary files"
+const Outside = "outside the workspace and the folders for temporary files"
 
 // guardedFolders are protected with all their content, in every folder of a
 // workspace: they contain commands that git, editors and ssh execute.

@@ -128,7 +128,7 @@ func (r Rules) Judge(access Access, name string) Verdict {
 	}
 	for _, h := range r.Hidden {
 		if Below(h, name) {
-			return Verdict{Rule: "hidden " + h, Ask: "take it out of .cursorignore"}
+			return Verdict{Rule: "hidden " + h, Ask: "remove it from .cursorignore"}
 		}
 	}
 	if access == Read {
@@ -145,18 +145,18 @@ func (r Rules) Judge(access Access, name string) Verdict {
 		if slices.Contains(Devices, name) {
 			return Verdict{Allowed: true, Rule: "device"}
 		}
-		rule := "outside of what type " + string(r.Policy.Type) + " lets change"
+		rule := "outside what type " + string(r.Policy.Type) + " lets change"
 		if ro, ok := deepest(r.ReadOnly, name); ok {
 			rule = ro.Rule
 		}
-		return Verdict{Rule: rule, Ask: "add it to additionalReadwritePaths of sandbox.json, or ask to run the command outside of the sandbox"}
+		return Verdict{Rule: rule, Ask: "add it to additionalReadwritePaths of sandbox.json, or ask to run the command outside the sandbox"}
 	}
 	fixed := slices.DeleteFunc(slices.Clone(r.ReadOnly), func(ro Grant) bool { return nearer(g, ro, r.Policy) })
 	if ro, ok := deepest(fixed, name); ok {
-		return Verdict{Rule: ro.Rule, Ask: "take it out of additionalReadonlyPaths of sandbox.json"}
+		return Verdict{Rule: ro.Rule, Ask: "remove it from additionalReadonlyPaths of sandbox.json"}
 	}
 	if p, ok := r.protects(name); ok {
-		return Verdict{Rule: "protected " + p, Ask: "ask the user to change it, or to run the command outside of the sandbox"}
+		return Verdict{Rule: "protected " + p, Ask: "ask the user to change it, or to run the command outside the sandbox"}
 	}
 	return Verdict{Allowed: true, Rule: g.Rule}
 }

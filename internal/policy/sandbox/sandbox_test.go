@@ -127,8 +127,8 @@ func TestJudge(t *testing.T) {
 		rule   string // starts with "no " if the access is denied
 	}{
 		{Default(), Write, "/w/a", "type workspace_readwrite"},
-		{Default(), Write, "/w/../etc/x", "no outside of what type workspace_readwrite lets change"},
-		{Default(), Write, "/wx", "no outside of what type workspace_readwrite lets change"},
+		{Default(), Write, "/w/../etc/x", "no outside what type workspace_readwrite lets change"},
+		{Default(), Write, "/wx", "no outside what type workspace_readwrite lets change"},
 		{Default(), Write, "/tmp/x", "temporary files"},
 		{Default(), Write, "/dev/null", "device"},
 		{Default(), Read, "/etc/shadow", "readBoundary system"},
@@ -158,7 +158,7 @@ func TestJudge(t *testing.T) {
 		{Policy{Type: ReadWrite, ReadOnly: []string{"vendor"}, ReadWrite: []string{"vendor/x"}}, Write, "/w/vendor/x/a", "no additionalReadonlyPaths vendor"},
 		{Policy{Type: ReadWrite, ReadWrite: []string{"~"}}, Write, "/home/u/.cursor/sandbox.json", "no protected .cursor"},
 		{Policy{Type: ReadWrite, SharedBuildCache: true}, Write, "/home/u/.npm/x", "enableSharedBuildCache"},
-		{Policy{Type: ReadWrite, DisableTmpWrite: true}, Write, "/tmp/x", "no outside of what type workspace_readwrite lets change"},
+		{Policy{Type: ReadWrite, DisableTmpWrite: true}, Write, "/tmp/x", "no outside what type workspace_readwrite lets change"},
 		{near, Read, "/home/u/.ssh/id", "no readBoundary workspace"},
 		{near, Read, "/data/x", "additionalReadPaths /data"},
 		{near, Read, "/usr/bin/sh", "system"},

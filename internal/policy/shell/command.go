@@ -29,7 +29,7 @@ func (j *judge) judgeCommand(words []word) (entry, why string) {
 	case name.value == "":
 		return "", "it names no program"
 	case changesShell[name.value]:
-		return "", name.value + " changes the shell itself, or has it read what is not on the line"
+		return "", name.value + " changes the shell itself, or makes it read commands from elsewhere"
 	case strings.Contains(name.value, "="):
 		return "", "it looks like an assignment"
 	}
@@ -106,7 +106,7 @@ func danger(name string, words []word, spelled int) string {
 	case p.runner && spelled > 1 && !strings.HasPrefix(words[1].value, "-"):
 		return danger(words[1].value, words[1:], spelled-1)
 	case p.runner && spelled < len(words):
-		return path.Base(name) + " runs what it is told to: an entry has to name the program too"
+		return path.Base(name) + " runs the program that it is given: an entry has to name that program too"
 	}
 	for _, w := range words[spelled:] {
 		switch w.kind {
@@ -119,7 +119,7 @@ func danger(name string, words []word, spelled int) string {
 		}
 	}
 	if p.spelled && spelled < len(words) {
-		return path.Base(name) + " runs what it is told to: it is allowed only as an entry spells it out"
+		return path.Base(name) + " runs the program that it is given: it is allowed only if an entry spells it out"
 	}
 	for _, w := range words[spelled:] {
 		if why := p.option(w.value); why != "" {

@@ -137,9 +137,9 @@ func script(args []string, from int) string {
 	case from > 0 || len(args) == 1 && (args[0] == "--version" || args[0] == "-V" || args[0] == "-v"):
 		return ""
 	case standardInput.MatchString(args[0]):
-		return args[0] + " is what it reads, and not a file of code"
+		return args[0] + " is its input, and not a file of code"
 	case strings.HasPrefix(args[0], "-"):
-		return args[0] + " may have the interpreter run text"
+		return args[0] + " may make the interpreter run text"
 	}
 	return ""
 }
@@ -154,7 +154,7 @@ func printf(args []string, _ int) string {
 	for _, format := range args {
 		if !strings.HasPrefix(format, "-") {
 			if counts.MatchString(format) {
-				return format + " sets a variable to how much it has printed"
+				return format + " sets a variable to the number of bytes printed"
 			}
 			break
 		}
@@ -166,7 +166,7 @@ func printf(args []string, _ int) string {
 func curl(args []string, _ int) string {
 	for i, a := range args {
 		if strings.Contains(a, "%output{") || strings.HasPrefix(a, "-w@") || strings.HasPrefix(a, "@") && i > 0 && (args[i-1] == "-w" || strings.HasPrefix(args[i-1], "--w")) {
-			return a + " may have it write a file"
+			return a + " may make it write a file"
 		}
 	}
 	return ""
@@ -261,7 +261,7 @@ func git(args []string, from int) string {
 			}
 		case gitGlobals[a]:
 		case strings.HasPrefix(a, "-"):
-			return a + " before git's command may have it start a program"
+			return a + " before git's command may make it start a program"
 		case !gitCommands[a]:
 			return "git " + a + " may start a program, or be an alias"
 		default:
@@ -276,7 +276,7 @@ func gitCommand(name string, args []string, from int) string {
 	for _, a := range args[from:] {
 		switch {
 		case len(a) > 1 && a[0] == '-' && a[1] != '-' && strings.ContainsAny(a[1:], short) && short != "":
-			return a + " may have git start a program"
+			return a + " may make git start a program"
 		case name == "submodule" && a == "foreach", name == "bisect" && a == "run":
 			return "git " + name + " " + a + " runs a program"
 		case name == "config" && from == 0:
@@ -284,7 +284,7 @@ func gitCommand(name string, args []string, from int) string {
 		case name == "remote" && (a == "add" || a == "set-url"):
 			return "git remote " + a + " changes where git sends to"
 		case strings.Contains(a, "::"):
-			return a + " may have git start a helper"
+			return a + " may make git start a helper"
 		}
 	}
 	return ""

@@ -64,7 +64,7 @@ func (l *List) Judge(line string) Verdict {
 		v.Git = &j.git
 	}
 	if v.Why == "" && len(v.Commands) == 0 {
-		v.Why = "there is no command in it"
+		v.Why = "it contains no command"
 	}
 	v.Allowed = v.Why == ""
 	return v
@@ -86,19 +86,19 @@ func unreadable(line string) string {
 	case !utf8.ValidString(line):
 		return "the line is not valid UTF-8"
 	case wordGoesOn.MatchString(line):
-		return "a backslash before a newline joins two pieces of a word: the parser may take them for something else than bash does"
+		return "a backslash before a newline joins two pieces of a word: bash may interpret them differently than the parser"
 	case strings.Contains(line, "<<") && strings.Contains(line, "\\\n"):
-		return "a backslash before a newline in a line with a here-document: the parser may see its end elsewhere than bash does"
+		return "a backslash before a newline in a line with a here-document: bash may end the here-document elsewhere than the parser"
 	case commentGoesOn.MatchString(line):
-		return "a comment ends in a backslash: to bash the next line is another, to the parser it goes on"
+		return "a comment ends in a backslash: bash ends the comment there, and the parser continues it"
 	}
 	for _, r := range line {
 		switch {
 		case r == '\n' || r == '\t':
 		case unicode.IsControl(r):
-			return fmt.Sprintf("the line holds the control character %U", r)
+			return fmt.Sprintf("the line contains the control character %U", r)
 		case r != ' ' && (unicode.IsSpace(r) || unicode.Is(unicode.Cf, r)):
-			return fmt.Sprintf("the line holds the invisible character %U", r)
+			return fmt.Sprintf("the line contains the invisible character %U", r)
 		}
 	}
 	return ""

@@ -16,7 +16,7 @@ func (j *judge) stmts(list []*syntax.Stmt) {
 
 func (j *judge) stmt(s *syntax.Stmt) {
 	if s.Coprocess || s.Disown {
-		j.refuse("a coprocess is not judged")
+		j.refuse("a coprocess is not analyzed")
 	}
 	for _, r := range s.Redirs {
 		j.redirect(r)
@@ -49,7 +49,7 @@ func (j *judge) stmt(s *syntax.Stmt) {
 	case *syntax.CaseClause:
 		j.cases(c)
 	default:
-		j.refuse("`%s` changes the shell, or is not judged", firstLine(j.text(s)))
+		j.refuse("`%s` changes the shell, or is not analyzed", firstLine(j.text(s)))
 	}
 }
 
@@ -57,10 +57,10 @@ func (j *judge) loop(c *syntax.ForClause) {
 	each, ok := c.Loop.(*syntax.WordIter)
 	switch {
 	case !ok || c.Select:
-		j.refuse("a loop with arithmetic or select is not judged")
+		j.refuse("a loop with arithmetic or select is not analyzed")
 		return
 	case !harmlessName(each.Name.Value):
-		j.refuse("a loop sets %s, which other programs may heed", each.Name.Value)
+		j.refuse("a loop sets %s, which other programs may obey", each.Name.Value)
 	}
 	for _, w := range each.Items {
 		j.word(w)
@@ -101,7 +101,7 @@ func (j *judge) redirect(r *syntax.Redirect) {
 	switch r.Op {
 	case syntax.Hdoc, syntax.DashHdoc:
 		if j.inside > 0 || !delimiter.MatchString(j.text(r.Word)) || r.Hdoc != nil && j.endsEarly(r) {
-			j.refuse("where the here-document of `%s` ends is read in more than one way", firstLine(j.text(r)))
+			j.refuse("the end of the here-document of `%s` can be interpreted in more than one way", firstLine(j.text(r)))
 		}
 		if r.Hdoc != nil {
 			j.word(r.Hdoc)
@@ -162,9 +162,9 @@ func (j *judge) call(c *syntax.CallExpr) {
 	for _, a := range c.Assigns {
 		switch {
 		case a.Append || a.Naked || a.Index != nil || a.Array != nil || a.Name == nil:
-			j.refuse("`%s` is no plain assignment", j.text(a))
+			j.refuse("`%s` is not a plain assignment", j.text(a))
 		case !harmlessName(a.Name.Value):
-			j.refuse("%s is set, which other programs may heed", a.Name.Value)
+			j.refuse("%s is set, which other programs may obey", a.Name.Value)
 		}
 		if a.Value == nil {
 			continue

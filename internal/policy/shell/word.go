@@ -76,7 +76,7 @@ func (r *wordReader) part(p syntax.WordPart, quoted bool) {
 	case *syntax.CmdSubst:
 		r.dynamic = true
 		if p.TempFile || p.ReplyVar {
-			r.judge.refuse("`%s` is not judged", r.judge.text(p))
+			r.judge.refuse("`%s` is not analyzed", r.judge.text(p))
 		}
 		if p.Backquotes {
 			r.judge.backquotes(p)
@@ -90,7 +90,7 @@ func (r *wordReader) part(p syntax.WordPart, quoted bool) {
 		r.judge.parameter(p)
 	default:
 		r.dynamic = true
-		r.judge.refuse("`%s` is worked out by the shell when it runs, which may start programs", r.judge.text(p))
+		r.judge.refuse("`%s` is expanded by the shell when it runs, which may start programs", r.judge.text(p))
 	}
 }
 
@@ -139,7 +139,7 @@ func (r *wordReader) quoted(s string) {
 func (j *judge) backquotes(p *syntax.CmdSubst) {
 	text := j.text(p)
 	if len(text) < 2 || strings.ContainsAny(text[1:len(text)-1], "'\"\\`#") {
-		j.refuse("%s holds quotes, which bash may take for others than the parser does: write $(…)", text)
+		j.refuse("%s contains quotes that bash may interpret differently than the parser: write $(…)", text)
 	}
 }
 
@@ -147,7 +147,7 @@ func (j *judge) backquotes(p *syntax.CmdSubst) {
 func (j *judge) parameter(p *syntax.ParamExp) {
 	if p.Param == nil || p.Excl || p.Width || p.IsSet || p.Flags != nil || p.NestedParam != nil || p.Index != nil ||
 		len(p.Modifiers) > 0 || p.Slice != nil || p.Repl != nil || p.Names != 0 {
-		j.refuse("`%s` is worked out by the shell when it runs, which may start programs", j.text(p))
+		j.refuse("`%s` is expanded by the shell when it runs, which may start programs", j.text(p))
 		return
 	}
 	if p.Exp == nil {
@@ -156,7 +156,7 @@ func (j *judge) parameter(p *syntax.ParamExp) {
 	if text := j.text(p); strings.ContainsAny(text, "'\"\\`") || text == "" {
 		// The effect of a quote inside depends on the quotes around the
 		// expansion and on the operator, which the parser ignores.
-		j.refuse("`%s` holds quotes, which bash may take for others than the parser does", text)
+		j.refuse("`%s` contains quotes that bash may interpret differently than the parser", text)
 	}
 	switch p.Exp.Op {
 	case syntax.AlternateUnset, syntax.AlternateUnsetOrNull, syntax.DefaultUnset, syntax.DefaultUnsetOrNull,
@@ -165,6 +165,6 @@ func (j *judge) parameter(p *syntax.ParamExp) {
 			j.word(p.Exp.Word)
 		}
 	default:
-		j.refuse("`%s` is worked out by the shell when it runs, which may start programs or set variables", j.text(p))
+		j.refuse("`%s` is expanded by the shell when it runs, which may start programs or set variables", j.text(p))
 	}
 }

@@ -33,7 +33,7 @@ func init() { // set in init, because these wrappers refer to the map themselves
 	}
 }
 
-const unknownOption = "has an option that is not judged"
+const unknownOption = "has an option that is not analyzed"
 
 // plain returns a wrapper that accepts only these options, none of which takes
 // a value.
@@ -101,7 +101,7 @@ func env(args []word) ([]word, string) {
 		case strings.HasPrefix(a.value, "-"):
 			return nil, a.value + ": " + unknownOption
 		case assigns && !(harmlessName(name) && harmlessValue(name, word{value: value})):
-			return nil, name + " is set, which other programs may heed"
+			return nil, name + " is set, which other programs may obey"
 		case assigns:
 		default:
 			return args[i:], ""
@@ -176,7 +176,7 @@ func xargs(args []word) ([]word, string) {
 	if why != "" || len(inner) == 0 {
 		return nil, why
 	}
-	return append(standIns(inner, replaced...), word{kind: dynamic, text: "what xargs reads"}), ""
+	return append(standIns(inner, replaced...), word{kind: dynamic, text: "the input of xargs"}), ""
 }
 
 // standIns marks the words that contain one of the texts as known only at run
@@ -201,7 +201,7 @@ func shellLine(args []word) ([]word, string) {
 		return nil, "what the shell runs is known only when it runs"
 	}
 	if a := args[0].value; strings.HasPrefix(a, "-") || strings.HasPrefix(a, "+") {
-		return nil, a + ": a line inside of a line is allowed only as an entry spells it out"
+		return nil, a + ": a command line inside a command line is allowed only if an entry spells it out"
 	}
 	return nil, ""
 }
@@ -215,7 +215,7 @@ func find(args []word) ([]word, string) {
 		case contains(execs, a.value):
 			for _, w := range args {
 				if w.kind == dynamic || w.kind == filename && !namesFile.MatchString(w.text) {
-					return nil, w.text + " is known only when it runs, and may have find run another program"
+					return nil, w.text + " is known only when it runs, and may make find run another program"
 				}
 			}
 			return findExec(args[i+1:])
