@@ -61,7 +61,7 @@ func readJSONC(text string) (n node, err *syntaxError) {
 	n = r.read()
 	r.skip()
 	if r.pos < len(r.text) {
-		r.fail(r.pos, "remove it; the file holds one object, from { to }", "%s after the end", r.context())
+		r.fail(r.pos, "remove it; the file contains one object, from { to }", "%s after the end", r.context())
 	}
 	return n, nil
 }
@@ -86,7 +86,7 @@ func (r *reader) skip() {
 		case strings.HasPrefix(rest, "/*"):
 			i := strings.Index(rest[2:], "*/")
 			if i < 0 {
-				r.fail(r.pos, "close it with */", "a comment begins and does not end")
+				r.fail(r.pos, "close it with */", "a comment is not closed")
 			}
 			r.pos += i + 4
 		default:
@@ -112,7 +112,7 @@ func (r *reader) at(c byte) bool { return r.pos < len(r.text) && r.text[r.pos] =
 func (r *reader) read() node {
 	r.skip()
 	if r.depth++; r.depth > maxDepth {
-		r.fail(r.pos, "make it flat", "values lie in one another more than %d deep", maxDepth)
+		r.fail(r.pos, "make it flat", "values are nested more than %d deep", maxDepth)
 	}
 	defer func() { r.depth-- }()
 	start := r.pos
@@ -133,11 +133,11 @@ func (r *reader) read() node {
 	case json.Valid([]byte(word)): // only a number is left
 		return node{json.Number(word), start}
 	case r.at('\''):
-		r.fail(start, "put text between double quotes: \"…\"", "text between single quotes")
+		r.fail(start, "put text in double quotes: \"…\"", "text in single quotes")
 	case word == "":
 		r.fail(start, "write a value: text in double quotes, a number, true, false, [ ] or { }", "%s where a value belongs", r.context())
 	}
-	r.fail(start, fmt.Sprintf("put text between double quotes: %q", word), "%s is not a value", word)
+	r.fail(start, fmt.Sprintf("put text in double quotes: %q", word), "%s is not a value", word)
 	return node{}
 }
 
@@ -167,7 +167,7 @@ func (r *reader) next(open int, end byte, first bool) bool {
 	case r.pos >= len(r.text):
 		r.fail(open, fmt.Sprintf("close it with %c", end), "%c is not closed", r.text[open])
 	case r.at(','):
-		r.fail(r.pos, "write one comma between two values", "a comma too many")
+		r.fail(r.pos, "write one comma between two values", "extra comma")
 	case !first && !comma:
 		r.fail(r.pos, fmt.Sprintf("put a comma before %s", r.context()), "a comma is missing")
 	}
@@ -185,7 +185,7 @@ func (r *reader) object() []member {
 			if word == "" {
 				r.fail(m.at, "write a key in double quotes, as in \"install\": \"npm ci\"", "%s where a key belongs", r.context())
 			}
-			r.fail(m.at, fmt.Sprintf("put the key between double quotes: %q", word), "the key %s has no quotes", word)
+			r.fail(m.at, fmt.Sprintf("put the key in double quotes: %q", word), "the key %s has no quotes", word)
 		}
 		m.key = r.str()
 		r.skip()

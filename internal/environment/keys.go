@@ -27,23 +27,23 @@ var (
 	command = text{what: "a shell command", max: maxCommand, empty: true}
 
 	terminalKeys = []Key{
-		{Name: "command", Example: `"npm run dev"`, Meaning: "What runs, by the user's shell.", shape: text{what: "a shell command", max: maxCommand}},
-		{Name: "name", Example: `"web"`, Meaning: "What people and the agent call it. Without one, it is called after its place in the list.", shape: text{max: maxLine, empty: true}},
+		{Name: "command", Example: `"npm run dev"`, Meaning: "The command, which the user's shell runs.", shape: text{what: "a shell command", max: maxCommand}},
+		{Name: "name", Example: `"web"`, Meaning: "Its name for people and the agent. The default comes from its position in the list.", shape: text{max: maxLine, empty: true}},
 		{Name: "description", Example: `"Serves on port 3000"`, Meaning: "What it is for. The agent reads this.", shape: text{max: maxLine, empty: true}},
 	}
 	portKeys = []Key{
 		{Name: "port", Example: `3000`, Meaning: "The port, on loopback or any other address of the machine.", shape: number{1, 65535}},
-		{Name: "name", Example: `"web"`, Meaning: "What people call it.", shape: text{max: maxLine, empty: true}},
+		{Name: "name", Example: `"web"`, Meaning: "Its name.", shape: text{max: maxLine, empty: true}},
 	}
 	buildKeys = []Key{
 		{Name: "dockerfile", Example: `"Dockerfile"`, Meaning: "The Dockerfile, from the folder of `environment.json`. Do not copy the project into the image: the checkout comes later.", shape: text{what: "a path", max: maxLine}},
 		{Name: "dockerfileContents", Example: `"FROM debian:12\nRUN apt-get update"`, Meaning: "The Dockerfile's text, instead.", shape: text{max: maxCommand}},
-		{Name: "context", Example: `".."`, Meaning: "What COPY and ADD can reach, from the folder of `environment.json`. `.`, `./` and `..` are the root of the repository. Without the key, it is the folder of `environment.json`.", shape: text{what: "a path", max: maxLine, empty: true}},
+		{Name: "context", Example: `".."`, Meaning: "The build context, which COPY and ADD can read, relative to the folder of `environment.json`. `.`, `./` and `..` are the root of the repository. Without the key, it is the folder of `environment.json`.", shape: text{what: "a path", max: maxLine, empty: true}},
 	}
 	mcpKeys = []Key{
-		{Name: "serverUrl", Example: `"https://mcp.example.com/sse"`, Meaning: "The server, by its URL.", shape: text{what: "a URL", max: maxLine}},
-		{Name: "command", Example: `"npx -y @example/mcp"`, Meaning: "The server, by the command that starts it.", shape: text{max: maxLine}},
-		{Name: "name", Example: `"tickets"`, Meaning: "What people call it.", shape: text{max: maxLine, empty: true}},
+		{Name: "serverUrl", Example: `"https://mcp.example.com/sse"`, Meaning: "The URL of the server.", shape: text{what: "a URL", max: maxLine}},
+		{Name: "command", Example: `"npx -y @example/mcp"`, Meaning: "The command that starts the server.", shape: text{max: maxLine}},
+		{Name: "name", Example: `"tickets"`, Meaning: "Its name.", shape: text{max: maxLine, empty: true}},
 		{Name: "toolAllowlist", Example: `["search"]`, Meaning: "Its tools that may be used; all of them without the key.", shape: list{of: line, max: maxEntries},
 			closed: &closed{[]any{}, "none of its tools may be used"}},
 	}
@@ -52,10 +52,10 @@ var (
 // keys defines the format. The schema, the guide and the parser are derived
 // from it.
 var keys = []Key{
-	{Name: "name", Example: `"web app"`, Meaning: "What people call the environment.", shape: text{max: 255, empty: true}},
+	{Name: "name", Example: `"web app"`, Meaning: "The name of the environment.", shape: text{max: 255, empty: true}},
 	{Name: "user", Example: `"ubuntu"`, Meaning: "The Unix user that `install`, `start`, the terminals and the agent run as. Without it, the image's own (`ubuntu` on the default base).", shape: text{what: "a user name", max: 32, check: checkUser}},
-	{Name: "install", Example: `"npm ci"`, Meaning: "Installs what the project needs. It runs in the root of the checkout when the environment is built, may run again over its own result, and may have many lines. Only what it leaves on disk is kept: what it started is gone.", shape: command},
-	{Name: "start", Example: `"sudo service postgresql start"`, Meaning: "Runs each time the machine starts, before the terminals, and has to return.", shape: command},
+	{Name: "install", Example: `"npm ci"`, Meaning: "Installs what the project needs. It runs in the root of the checkout when the environment is built, may run again over its own result, and may have many lines. Only its changes to the disk are kept: processes that it started are gone.", shape: command},
+	{Name: "start", Example: `"sudo service postgresql start"`, Meaning: "Runs each time the machine starts, before the terminals, and must return.", shape: command},
 	{Name: "terminals", Example: `[{"name": "web", "command": "npm run dev"}]`, Meaning: "Commands that run while the agent works, each in a tmux session that people and the agent share.", Keys: terminalKeys,
 		shape: list{flatten: true, max: maxTerminals, of: either{short: terminalKeys[0].shape, key: "command", odd: true, object: object{"terminals", terminalKeys, []string{"command"}}}}},
 	{Name: "ports", Example: `[3000, {"port": 5432, "name": "db"}]`, Meaning: "Ports that people forward.", Keys: portKeys,
@@ -63,14 +63,14 @@ var keys = []Key{
 	{Name: "build", Example: `{"dockerfile": "Dockerfile", "context": ".."}`, Meaning: "The base is an image that is built from a Dockerfile.", Keys: buildKeys,
 		shape: object{"object", buildKeys, []string{"dockerfile", "dockerfileContents"}}},
 	{Name: "image", Example: `"debian:12"`, Meaning: "The base is this OCI image.", shape: text{what: "an image reference", max: maxLine, check: checkImage}},
-	{Name: "snapshot", Example: `"POPULATED_FROM_SETTINGS"`, Meaning: "The base is a saved disk. It wins over `image` and `build`, which stand in for it when it is unknown or has expired. `POPULATED_FROM_SETTINGS` is the one stored for the environment.", shape: text{what: "the id of a snapshot", max: 255, check: checkSnapshot}},
+	{Name: "snapshot", Example: `"POPULATED_FROM_SETTINGS"`, Meaning: "The base is a saved disk. It takes precedence over `image` and `build`, which are used only if the snapshot is unknown or has expired. `POPULATED_FROM_SETTINGS` is the one stored for the environment.", shape: text{what: "the id of a snapshot", max: 255, check: checkSnapshot}},
 	{Name: "agentCanUpdateSnapshot", Example: `true`, Meaning: "May the agent save a new snapshot? By default yes with a snapshot or the default base. With `build` or `image` never.", shape: boolean{}},
-	{Name: "repositoryDependencies", Example: `["github.com/acme/protos"]`, Meaning: "Repositories that the agent may read besides its own. They are not cloned by themselves.", shape: list{max: maxEntries, of: text{what: "a repository", max: maxLine, check: checkRepository}}},
+	{Name: "repositoryDependencies", Example: `["github.com/acme/protos"]`, Meaning: "Repositories that the agent may read besides its own. They are not cloned automatically.", shape: list{max: maxEntries, of: text{what: "a repository", max: maxLine, check: checkRepository}}},
 	{Name: "disableAllMcpServers", Example: `false`, Meaning: "Blocks the MCP servers of the user and the team.", shape: boolean{}, closed: &closed{true, "all MCP servers are blocked"}},
 	{Name: "mcpServerAllowlist", Example: `[{"serverUrl": "https://mcp.example.com/sse"}]`, Meaning: "The MCP servers, and their tools, that may be used.", Keys: mcpKeys,
 		shape:  list{max: maxEntries, of: object{"objects", mcpKeys, []string{"serverUrl", "command"}}},
 		closed: &closed{[]any{}, "no MCP server may be used"}},
-	{Name: "egressMode", Example: `"default_with_network_settings"`, Meaning: "How the machine's network is judged. It can only narrow what the operator allows.",
+	{Name: "egressMode", Example: `"default_with_network_settings"`, Meaning: "How the machine's network is restricted. It can only narrow what the operator allows.",
 		shape:  choice{string(EgressAllowAll), string(EgressParentPlusSettings), string(EgressDefaultWithSettings), string(EgressSettingsOnly)},
 		closed: &closed{string(EgressSettingsOnly), "it is " + string(EgressSettingsOnly)}},
 	{Name: "egressAllowlist", Example: `["*.npmjs.org"]`, Meaning: "Domains, `*.domains` and address ranges that machines may reach. Without `egressMode` the mode is `default_with_network_settings`.",
@@ -79,7 +79,7 @@ var keys = []Key{
 	{Name: "chromeExecutablePath", Example: `"/usr/bin/google-chrome"`, Meaning: "The browser of the desktop, and of programs that read `CHROME_PATH` or `PUPPETEER_EXECUTABLE_PATH`.", shape: text{what: "a path", max: maxLine, check: checkAbsolute}},
 	{Name: "enable_testing", Example: `true`, Meaning: "Whether the agent is asked to run the project's tests; true by default.", shape: boolean{quoted: true}},
 	{Name: "checks", Example: `["make test", "make lint"]`, Meaning: "Shell commands that must pass on the commit that a run pushes. They run in the root of the checkout when the agent has ended its turn.", shape: list{max: maxChecks, of: text{what: "a shell command", max: maxCheck}}},
-	{Name: "env", Example: `{"NODE_ENV": "development"}`, Meaning: "Environment variables, in plain sight. Secrets do not belong here: see `aloft secret`.", shape: mapping{name: checkVariable, max: maxVariable}},
+	{Name: "env", Example: `{"NODE_ENV": "development"}`, Meaning: "Environment variables, in plain text. Secrets do not belong here: see `aloft secret`.", shape: mapping{name: checkVariable, max: maxVariable}},
 	{Name: "$schema", Example: `"https://example.com/environment.schema.json"`, Meaning: "For editors; no effect.", shape: text{what: "a URL", max: maxLine, empty: true}},
 }
 

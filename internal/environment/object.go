@@ -62,11 +62,11 @@ func (o object) schema() map[string]any {
 func (o object) read(d *decoder, key string, n node) (any, bool) {
 	members, ok := n.value.([]member)
 	if !ok {
-		instead := "put it between { and }"
+		instead := "enclose it in { and }"
 		if len(o.either) > 0 {
 			instead = fmt.Sprintf("write an object with %s, as in {%q: …}", strings.Join(o.either, " or "), o.either[0])
 		}
-		d.wrong(n.at, key, instead, "this is %s, and no object", kind(n))
+		d.wrong(n.at, key, instead, "expected an object, not %s", kind(n))
 		return nil, false
 	}
 	values := map[string]any{}
@@ -82,7 +82,7 @@ func (o object) read(d *decoder, key string, n node) (any, bool) {
 			continue
 		}
 		if seen[m.key] {
-			d.warn(m.at, at, "keep one", "it is there twice; the last counts")
+			d.warn(m.at, at, "keep one", "duplicate key; the last one counts")
 			delete(values, m.key)
 		}
 		seen[m.key] = true
@@ -123,11 +123,11 @@ func (o object) complete(d *decoder, key string, at int, seen map[string]bool, v
 	case len(have) == 1:
 		return true
 	case len(have) > 1:
-		d.wrong(at, key, "keep one of them", "%s are both there", strings.Join(have, " and "))
+		d.wrong(at, key, "keep one of them", "%s are both set", strings.Join(have, " and "))
 	case len(tried) == 0:
 		d.wrong(at, key, fmt.Sprintf("write \"%s\": …", o.either[0]), "%s is missing", strings.Join(o.either, " or "))
 	default:
-		d.wrong(at, key, "mend "+tried[0], "it is left out, having no %s", strings.Join(o.either, " or "))
+		d.wrong(at, key, "fix "+tried[0], "it is ignored because it has no %s", strings.Join(o.either, " or "))
 	}
 	return false
 }

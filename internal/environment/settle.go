@@ -31,7 +31,7 @@ func (d *decoder) open(data []byte) (node, bool) {
 	d.index("")
 	switch {
 	case len(data) > MaxSize:
-		d.wrong(0, "", "move long scripts to files of their own and call those", "the file has %d bytes, more than %d", len(data), MaxSize)
+		d.wrong(0, "", "move long scripts to files of their own and call those", "the file has %d bytes, more than the limit of %d", len(data), MaxSize)
 		return node{}, false
 	case strings.HasPrefix(string(data), "\xff\xfe") || strings.HasPrefix(string(data), "\xfe\xff"):
 		d.wrong(0, "", "save it as UTF-8", "the file is UTF-16")
@@ -44,7 +44,7 @@ func (d *decoder) open(data []byte) (node, bool) {
 	d.index(source)
 	if !utf8.ValidString(source) {
 		bad := strings.IndexFunc(strings.ToValidUTF8(source, "\uffff"), func(r rune) bool { return r == '\uffff' })
-		d.wrong(max(bad, 0), "", "save the file as UTF-8", "here are bytes that are no UTF-8")
+		d.wrong(max(bad, 0), "", "save the file as UTF-8", "invalid UTF-8")
 		source = strings.ToValidUTF8(source, "\ufffd")
 		d.index(source)
 	}
@@ -70,7 +70,7 @@ func (d *decoder) validate(e *Environment, dir string) {
 	for i, p := range e.Ports {
 		if seen[p.Port] {
 			at := d.positions["ports["+strconv.Itoa(i)+"]"]
-			d.warn(at.at, at.key, "keep one", "port %d is there twice", p.Port)
+			d.warn(at.at, at.key, "keep one", "duplicate port %d", p.Port)
 			continue
 		}
 		seen[p.Port] = true
@@ -124,7 +124,7 @@ func (d *decoder) settleBase(e *Environment, dir string) {
 	image := d.positions["image"]
 	switch {
 	case e.Image != "" && e.Build != nil && e.Snapshot == "":
-		d.wrong(image.at, image.key, "keep one of them", "image and build are both there; build counts")
+		d.wrong(image.at, image.key, "keep one of them", "image and build are both set; build takes precedence")
 		e.Image = ""
 	case e.Image != "" && e.Build != nil:
 		d.wrong(image.at, image.key, "keep one of them", "image and build are both set together with snapshot; build replaces image")

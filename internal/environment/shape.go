@@ -39,7 +39,7 @@ func (t text) read(d *decoder, key string, n node) (any, bool) {
 	s, ok := n.value.(string)
 	switch {
 	case !ok:
-		d.wrong(n.at, key, "write "+orText(t.what)+" between double quotes", "this is %s", kind(n))
+		d.wrong(n.at, key, "write "+orText(t.what)+" in double quotes", "this is %s", kind(n))
 		return nil, false
 	case strings.ContainsRune(s, 0):
 		d.wrong(n.at, key, "remove it", `a \u0000 in text`)
@@ -131,7 +131,7 @@ func (l list) schema() map[string]any {
 func (l list) read(d *decoder, key string, n node) (any, bool) {
 	nodes, ok := n.value.([]node)
 	if !ok {
-		d.wrong(n.at, key, "put it between [ and ]", "this is %s, and no list", kind(n))
+		d.wrong(n.at, key, "enclose it in [ and ]", "expected a list, not %s", kind(n))
 		return nil, false
 	}
 	items := []any{}
@@ -149,7 +149,7 @@ func (l list) read(d *decoder, key string, n node) (any, bool) {
 			}
 			if len(items) == l.max {
 				full = true
-				d.wrong(item.at, at, fmt.Sprintf("leave at most %d", l.max), "this and what follows is too much")
+				d.wrong(item.at, at, fmt.Sprintf("leave at most %d", l.max), "this and the following entries exceed the limit")
 				continue
 			}
 			if v, ok := l.of.read(d, at, item); ok {
@@ -257,7 +257,7 @@ func (m mapping) read(d *decoder, key string, n node) (any, bool) {
 		case nil:
 			continue
 		default:
-			d.wrong(mem.value.at, at, "write text between double quotes", "this is %s", kind(mem.value))
+			d.wrong(mem.value.at, at, "write text in double quotes", "this is %s", kind(mem.value))
 			continue
 		}
 		if len(value) > m.max || strings.ContainsRune(value, 0) {
@@ -265,7 +265,7 @@ func (m mapping) read(d *decoder, key string, n node) (any, bool) {
 			continue
 		}
 		if _, ok := values[mem.key]; ok {
-			d.warn(mem.at, at, "keep one", "it is there twice; the last counts")
+			d.warn(mem.at, at, "keep one", "duplicate key; the last one counts")
 		}
 		values[mem.key] = value
 	}

@@ -44,7 +44,7 @@ func (s *Server) Check() []Problem {
 	}
 	switch {
 	case s.Command != "" && s.URL != "":
-		wrong("", "keep one of them", "command and url are both there")
+		wrong("", "keep one of them", "command and url are both set")
 		return out
 	case s.Command == "" && s.URL == "":
 		wrong("", `write "command": … for a program in the machine, or "url": … for a remote server`, "command or url is missing")
@@ -60,7 +60,7 @@ func (s *Server) Check() []Problem {
 	case s.Type != Stdio && s.Type != HTTP && s.Type != SSE:
 		wrong("type", "write stdio, http or sse", "%q is not a transport", clean(string(s.Type), 40))
 	case (s.Type == Stdio) != (s.Command != ""):
-		wrong("type", "remove it, and it follows from command or url", "%s does not fit %s", s.Type, map[bool]string{true: "command", false: "url"}[s.Command != ""])
+		wrong("type", "remove it: it is derived from command or url", "%s does not fit %s", s.Type, map[bool]string{true: "command", false: "url"}[s.Command != ""])
 	}
 	if s.Command != "" {
 		s.checkStdio(wrong)
@@ -141,7 +141,7 @@ func (s *Server) checkRemote(wrong complain) {
 		case len(v) > maxValue:
 			wrong(key, "shorten it", "it has %d bytes, more than %d", len(v), maxValue)
 		case strings.ContainsFunc(v, func(r rune) bool { return unicode.IsControl(r) && r != '\t' }):
-			wrong(key, "write it on one line", "it holds a control character")
+			wrong(key, "write it on one line", "it contains a control character")
 		}
 	}
 	if a := s.Auth; a != nil {
@@ -177,7 +177,7 @@ func checkURL(raw string) string {
 	case u.Hostname() == "":
 		return "the URL names no host"
 	case u.User != nil:
-		return "a name and password in the URL would be seen in logs: use headers"
+		return "a name and password in the URL would appear in logs: use headers"
 	case u.Fragment != "":
 		return "the URL has a #"
 	case strings.Contains(strings.ReplaceAll(strings.ToLower(u.EscapedPath()), "%2e", "."), "/.."):

@@ -172,7 +172,7 @@ func TestExpand(t *testing.T) {
 	for name, bad := range map[string]Server{
 		"s: env.A: the variable NONE is not set":     {Name: "s", Command: "x", Env: map[string]string{"A": "${env:NONE}"}},
 		"after expanding variables it has more than": {Name: "s", Command: "x", Args: []string{"${BIG}${BIG}${BIG}"}},
-		"headers.A: it holds a control character":    {Name: "s", URL: "https://x", Headers: map[string]string{"A": "${BAD}"}},
+		"headers.A: it contains a control character":    {Name: "s", URL: "https://x", Headers: map[string]string{"A": "${BAD}"}},
 		"url: not a valid URL":                       {Name: "s", URL: "https://x/${BAD}"},
 		"url: it contains an unknown variable":       {Name: "s", URL: "https://x/${env:NEST}"},
 	} {

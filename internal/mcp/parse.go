@@ -42,7 +42,7 @@ func Parse(name string, data []byte, from Source) ([]Server, environment.Finding
 		}
 	}
 	if len(servers) > MaxServers {
-		r.add(environment.Error, 0, "mcpServers", "remove some", "%d servers are more than %d; the others are left out", len(servers), MaxServers)
+		r.add(environment.Error, 0, "mcpServers", "remove some", "%d servers are more than the limit of %d; the others are ignored", len(servers), MaxServers)
 		servers = servers[:MaxServers]
 	}
 	slices.SortStableFunc(r.findings, func(a, b environment.Finding) int {
@@ -84,13 +84,13 @@ func (r *reader) open() (hujson.Value, bool) {
 	var none hujson.Value
 	switch {
 	case len(r.data) > MaxFile:
-		r.wrong(0, "", "name fewer servers", "the file has %d bytes, more than %d", len(r.data), MaxFile)
+		r.wrong(0, "", "name fewer servers", "the file has %d bytes, more than the limit of %d", len(r.data), MaxFile)
 	case !utf8.Valid(r.data):
-		r.wrong(0, "", "save the file as UTF-8", "it holds bytes that are no UTF-8")
+		r.wrong(0, "", "save the file as UTF-8", "the file is not valid UTF-8")
 	case len(bytes.TrimSpace(r.data)) == 0:
 		r.wrong(0, "", "write {} or remove the file", "the file is empty")
 	case deep(r.data):
-		r.wrong(0, "", `write {"mcpServers": {…}}`, "values lie more than %d deep in one another", maxDepth)
+		r.wrong(0, "", `write {"mcpServers": {…}}`, "values are nested more than %d deep", maxDepth)
 	default:
 		v, err := hujson.Parse(slices.Clone(r.data))
 		if err != nil {
@@ -103,7 +103,7 @@ func (r *reader) open() (hujson.Value, bool) {
 			return none, false
 		}
 		if _, ok := v.Value.(*hujson.Object); !ok {
-			r.wrong(v.StartOffset, "", `write {"mcpServers": {…}}`, "this is %s and no object", kind(v))
+			r.wrong(v.StartOffset, "", `write {"mcpServers": {…}}`, "expected an object, not %s", kind(v))
 			return none, false
 		}
 		return v, true
@@ -185,7 +185,7 @@ func (r *reader) members(in string, v hujson.Value) []member {
 		}
 		next := member{name.String(), m.Name.StartOffset, in, m.Value}
 		if at := slices.IndexFunc(out, func(o member) bool { return o.key == next.key }); at >= 0 {
-			r.warn(next.at, next.path(), "keep one", "the key is there twice; the last counts")
+			r.warn(next.at, next.path(), "keep one", "duplicate key; the last one counts")
 			out = slices.Delete(out, at, at+1)
 		}
 		out = append(out, next)
@@ -206,7 +206,7 @@ func (r *reader) servers(top hujson.Value) []member {
 	all := r.members("", top)
 	if m, ok := find(all, "mcpServers"); ok {
 		if _, isObject := m.Value.Value.(*hujson.Object); !isObject {
-			r.wrong(m.StartOffset, "mcpServers", `write {"name": {"command": …}}`, "this is %s and no object", kind(m.Value))
+			r.wrong(m.StartOffset, "mcpServers", `write {"name": {"command": …}}`, "expected an object, not %s", kind(m.Value))
 			return nil
 		}
 		for _, other := range all {
@@ -240,7 +240,7 @@ var notHeeded = map[string]string{
 	"autoApprove": "write server:tool into mcpAllowlist of permissions.json",
 	"alwaysAllow": "write server:tool into mcpAllowlist of permissions.json",
 	"trust":       "write server:tool into mcpAllowlist of permissions.json",
-	"timeout":     "remove it: Aloft has time limits of its own",
+	"timeout":     "remove it: Aloft has its own time limits",
 	"cwd":         "remove it: servers start in the workspace",
 	"oauth":       "call it auth",
 	"environment": "call it env",
@@ -250,7 +250,7 @@ var notHeeded = map[string]string{
 func (r *reader) server(m member) (Server, bool) {
 	s := Server{Name: m.key}
 	if _, ok := m.Value.Value.(*hujson.Object); !ok {
-		r.wrong(m.StartOffset, m.path(), `write {"command": …} or {"url": …}`, "this is %s and no object", kind(m.Value))
+		r.wrong(m.StartOffset, m.path(), `write {"command": …} or {"url": …}`, "expected an object, not %s", kind(m.Value))
 		return s, false
 	}
 	before := len(r.findings)
@@ -324,7 +324,7 @@ func transport(s string) Transport {
 
 func (r *reader) auth(m member) *Auth {
 	if _, ok := m.Value.Value.(*hujson.Object); !ok {
-		r.wrong(m.StartOffset, m.path(), `write {"CLIENT_ID": …}`, "this is %s and no object", kind(m.Value))
+		r.wrong(m.StartOffset, m.path(), `write {"CLIENT_ID": …}`, "expected an object, not %s", kind(m.Value))
 		return nil
 	}
 	a := &Auth{}
@@ -346,7 +346,7 @@ func (r *reader) auth(m member) *Auth {
 func (r *reader) text(m member) string {
 	s, ok := str(m.Value)
 	if !ok {
-		r.wrong(m.StartOffset, m.path(), "write text between double quotes", "this is %s", kind(m.Value))
+		r.wrong(m.StartOffset, m.path(), "write text in double quotes", "this is %s", kind(m.Value))
 	}
 	return s
 }
@@ -366,7 +366,7 @@ func (r *reader) texts(m member) []string {
 
 func (r *reader) textMap(m member) map[string]string {
 	if _, ok := m.Value.Value.(*hujson.Object); !ok {
-		r.wrong(m.StartOffset, m.path(), `write {"NAME": "value"}`, "this is %s and no object", kind(m.Value))
+		r.wrong(m.StartOffset, m.path(), `write {"NAME": "value"}`, "expected an object, not %s", kind(m.Value))
 		return nil
 	}
 	out := map[string]string{}
