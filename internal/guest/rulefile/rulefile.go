@@ -290,7 +290,7 @@ func (r *reader) read(name string) (text string, missing bool, err error) {
 	info, err := r.root.Stat(below) // before it is opened, since that may block or have an effect
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		if link, err := r.root.Lstat(below); err == nil && link.Mode()&fs.ModeSymlink != 0 {
-			return "", false, errors.New("it is a link to nothing")
+			return "", false, errors.New("it is a broken symbolic link")
 		}
 		return "", true, nil
 	}
@@ -344,7 +344,7 @@ func (r *reader) reason(name string, err error) string {
 	case errors.Is(err, fs.ErrPermission):
 		return "the agent's user may not read it"
 	case lerr == nil && info.Mode()&fs.ModeSymlink != 0:
-		return "it is a link that leads out of the repository or in a circle"
+		return "its symbolic links leave the repository or form a loop"
 	case strings.Contains(err.Error(), "escapes"): // a folder on the way is such a link
 		return "it is outside the repository"
 	}
