@@ -36,7 +36,7 @@ func TestMachineState(t *testing.T) {
 		"expiring":     {[]Body{made, ready, &MachineExpiring{At: time.Unix(9, 0)}}, up1(func(s *MachineRecord) { s.Expires = time.Unix(9, 0) })},
 		"in use again": {[]Body{made, ready, &MachineExpiring{At: time.Unix(9, 0)}, prompt("go on")}, up},
 		"expired":      {[]Body{made, ready, &MachineExpired{}}, up1(func(s *MachineRecord) { s.MachineID, s.BootID = "", "" })},
-		"made anew": {[]Body{made, ready, &VariablesGiven{Names: []string{"A"}}, &MachineMade{MachineID: "m2"}},
+		"recreated": {[]Body{made, ready, &VariablesGiven{Names: []string{"A"}}, &MachineMade{MachineID: "m2"}},
 			up1(func(s *MachineRecord) { s.MachineID, s.BootID, s.Used, s.Install = "m2", "", false, false })},
 	} {
 		var got MachineRecord

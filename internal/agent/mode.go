@@ -24,6 +24,6 @@ func (*ModeSwitched) Kind() string { return "mode.switched" }
 func (b *ModeSwitched) fold(s *State, _ Event) { s.Mode = b.Mode }
 
 // PlanWords is the text for the agent when plan mode begins.
-const PlanWords = "You are in plan mode: change nothing yet. Look at what the task touches, with tools that only read; Shell runs without a network, and can write nowhere. " +
+const PlanWords = "You are in plan mode: change nothing yet. Look at what the task touches, with tools that only read; Shell has no network and cannot write anywhere. " +
 	"Ask with AskQuestion what only the user can decide. Then call CreatePlan, once, and do not repeat the plan in other words. " +
-	"When the user has approved it plan mode is over, and you carry it out."
+	"When the user approves the plan, plan mode ends, and you carry the plan out."

@@ -55,7 +55,7 @@ func (s *State) rewound(to int64) {
 	s.Messages, s.notices, s.Asked, s.Todos, s.Context = m.messages, m.notices, s.Asked[:m.asked:m.asked], m.todos, 0
 	s.Rules, s.Applied, s.NotApplied = m.rules, m.applied, nil // but not Files, since the machine is not rewound
 	s.Mode, s.Subagents = m.mode, slices.Clone(m.subs)
-	s.stopTasks("the conversation was taken back to before that")
+	s.stopTasks("the conversation was rewound to before that turn")
 	s.before = &m
 }
 

@@ -89,7 +89,7 @@ func (o *MachineOutOfMemory) Text() string {
 
 // Text describes the shortage for the model and for people.
 func (d *MachineDiskFull) Text() string {
-	return fmt.Sprintf("the machine was stopped because its files take %s and its disk limit is %s; it starts again with a little room: "+
+	return fmt.Sprintf("the machine was stopped because its files take %s and its disk limit is %s; it starts again with a little free space: "+
 		"remove what is not needed before you write more", bytesText(d.UsedBytes), bytesText(d.LimitBytes))
 }
 

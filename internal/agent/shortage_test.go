@@ -16,7 +16,7 @@ func TestShortageText(t *testing.T) {
 		{&MachineOutOfMemory{Kills: 7, Killed: []Process{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}, {Name: "e"}, {Name: "f"}, {Name: "g"}}},
 			"killed: the machine ran out of memory; the kernel killed a, b, c, d, e, 2 more"},
 		{&MachineDiskFull{UsedBytes: 3 << 29, LimitBytes: 1 << 30}, "the machine was stopped because its files take 1.5 GiB and its disk limit is 1 GiB; " +
-			"it starts again with a little room: remove what is not needed before you write more"},
+			"it starts again with a little free space: remove what is not needed before you write more"},
 	} {
 		if got := c.of.Text(); got != c.want {
 			t.Errorf("%+v:\n got %s\nwant %s", c.of, got, c.want)

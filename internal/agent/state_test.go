@@ -95,9 +95,9 @@ func TestEveryCallHasItsResultNext(t *testing.T) {
 	s := Fold("bc-1", journal(&Created{}, prompt("do"), reply("", "a", "b", "c"), &CallSent{CallID: "c", BootID: "x"}, &Notice{Text: "machine was lost"},
 		&CallDone{CallID: "b", Text: "B"}, &CallDone{CallID: "b", Text: "again"}, &RunEnded{Status: Cancelled}, prompt("go on")))
 	want := []conversation.Block{
-		{Result: &conversation.ToolResult{CallID: "a", Text: "never started: the run ended (CANCELLED) before the call, which has had no effect", Error: true}},
+		{Result: &conversation.ToolResult{CallID: "a", Text: "never started: the run ended (CANCELLED) before the call ran, so it had no effect", Error: true}},
 		{Result: &conversation.ToolResult{CallID: "b", Text: "B"}},
-		{Result: &conversation.ToolResult{CallID: "c", Text: "not finished: the run ended (CANCELLED) while the call ran; it may have had its effect, in part or whole", Error: true}},
+		{Result: &conversation.ToolResult{CallID: "c", Text: "not finished: the run ended (CANCELLED) while the call ran; it may have taken effect, in part or completely", Error: true}},
 		{Text: "machine was lost"},
 		{Text: "go on"},
 	}

@@ -88,7 +88,7 @@ type within struct {
 // MarshalJSON implements [json.Marshaler].
 func (w *Within) MarshalJSON() ([]byte, error) {
 	if w.Body == nil {
-		return nil, errors.New("it holds no event")
+		return nil, errors.New("it contains no event")
 	}
 	kind, data, err := Encode(w.Body)
 	if err != nil {
@@ -104,7 +104,7 @@ func (w *Within) UnmarshalJSON(raw []byte) error {
 		return err
 	}
 	if in.Kind == w.Kind() {
-		return fmt.Errorf("event %s: a subagent has none of its own", in.Kind)
+		return fmt.Errorf("event %s is not an event of a subagent", in.Kind)
 	}
 	body, err := Decode(in.Kind, in.Data)
 	if err != nil {
@@ -257,7 +257,7 @@ func (s *State) stopTasks(why string) {
 		}
 		sub.Messages, sub.Calls = slices.Clip(sub.Messages), slices.Clone(sub.Calls) // a mark may share them
 		if sub.ended(why); sub.Background {
-			s.queueText(fmt.Sprintf("The subagent %s (%s: %s) has not finished: %s. What it has done in the machine is there; go on with it by resume.", sub.ID, sub.Type, sub.Description, why))
+			s.queueText(fmt.Sprintf("The subagent %s (%s: %s) has not finished: %s. Its work in the machine remains; continue it with resume.", sub.ID, sub.Type, sub.Description, why))
 		}
 		sub.Busy = false
 	}

@@ -243,9 +243,9 @@ func (t *Thread) ended(why string) {
 	t.Shown, t.Thought = "", ""
 	for i := range t.Calls { // providers reject a conversation with a call that has no result
 		if c := &t.Calls[i]; c.Result == nil {
-			text := "never started: " + why + " before the call, which has had no effect"
+			text := "never started: " + why + " before the call ran, so it had no effect"
 			if c.Sent {
-				text = "not finished: " + why + " while the call ran; it may have had its effect, in part or whole"
+				text = "not finished: " + why + " while the call ran; it may have taken effect, in part or completely"
 			}
 			c.Result = &conversation.ToolResult{CallID: c.ID, Text: text, Error: true}
 		}

@@ -109,7 +109,7 @@ scripts:
 `)+"images: {builder: buildah}\nmachine:\n  disk_bytes: 67108864\n")
 	tidy := a.finish(a.create(url, "attack", nil))
 	events := a.events(tidy.AgentID)
-	if !strings.Contains(events, `"machine.disk_full"`) || !strings.Contains(events, "its disk limit is 64 MiB; it starts again with a little room") {
+	if !strings.Contains(events, `"machine.disk_full"`) || !strings.Contains(events, "its disk limit is 64 MiB; it starts again with a little free space") {
 		t.Errorf("the model is not told of the limit:\n%s", events)
 	}
 	if !regexp.MustCompile(`it has [0-9]{8,9} bytes`).MatchString(events) { // as many as it had time to write
