@@ -116,7 +116,7 @@ test("the list returns to where it was left, and its filters are in the address"
   const page = await context.newPage();
   await page.goto(`${demo.url}/agents?status=done&q=invoice`);
   await page.locator(".agent-row", { hasText: "invoice" }).first().waitFor();
-  expect(await page.getByRole("button", { name: "Done", exact: true }).getAttribute("aria-pressed")).toBe("true");
+  expect(await page.getByRole("button", { name: "Finished", exact: true }).getAttribute("aria-pressed")).toBe("true");
   expect(await page.getByRole("searchbox").inputValue()).toBe("invoice");
   await page.getByRole("searchbox").fill("cart");
   await page.waitForURL(/q=cart/);

@@ -157,7 +157,7 @@ const failed: Bare[] = [
   { kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: "Upgrade to React 19 and mend what breaks." }] } } },
   ...boot,
   { kind: "machine.lost", data: { reason: "the machine used more memory than it has" } },
-  { kind: "run.ended", data: { status: "ERROR", failure: { code: "model_unauthorized", message: "the model refused the key of the configuration: 401 invalid x-api-key", hint: "mend the key of the model in the configuration" } } },
+  { kind: "run.ended", data: { status: "ERROR", failure: { code: "model_unauthorized", message: "the model refused the key of the configuration: 401 invalid x-api-key", hint: "check api_key or api_key_env of the model in the server's configuration" } } },
 ];
 
 /** An agent whose model is overloaded: the third attempt has just failed. */

@@ -35,7 +35,7 @@ export const asks = (): Approval[] => [
   approvalOf(16, "pb3", "PrManagement", 10, { id: "apr-16-3", subject: "pull request: Publish the release\ninto release\nas a draft", change: "## What changes\n\n- The bundle of the shop is built anew.\n- Old files are removed from `release/`.\n\nChecked by `npm test`.", why: "no entry of your allowlist allows PrManagement" }),
   approvalOf(16, "pb4", "Shell", 10, { id: "apr-16-4", subject: "rm -rf *", folder: "/srv/release/old", reason: "Remove old files", why: "no entry of your allowlist allows rm" }),
   approvalOf(13, "q2", "AskQuestion", 6, { subject: where.title, questions: where.questions }),
-  approvalOf(14, "p2", "CreatePlan", 9, { subject: plan.name, reason: plan.overview, change: `${plan.plan}\n\n${plan.todos.map((t) => `- [ ] ${t.content}`).join("\n")}`, why: "it waits until you have judged its plan" }),
+  approvalOf(14, "p2", "CreatePlan", 9, { subject: plan.name, reason: plan.overview, change: `${plan.plan}\n\n${plan.todos.map((t) => `- [ ] ${t.content}`).join("\n")}`, why: "it waits until you have decided on its plan" }),
 ];
 
 /** A command that does not fit in a row, and one that does not fit in a card. */

@@ -23,7 +23,7 @@ const onDesktop = (): Bare[] => [
   replied(call("w1_2_0", "ComputerUse", { actions: [{ drag: { start: { x: 200, y: 300 }, end: { x: 420, y: 300 } } }, { key: { key: "ctrl+c" } }, { click: { coordinate: { x: 1500, y: 20 }, button: "MOUSE_BUTTON_RIGHT" } }] })),
   { kind: "call.judged", data: { callId: "w1_2_0", treatment: "run", by: "policy" } },
   { kind: "call.sent", data: { callId: "w1_2_0" } },
-  { kind: "call.done", data: { callId: "w1_2_0", text: "action 3 of 3, click: the coordinate 1500,20 is outside of the screen, which goes from 0,0 to 1279,799; nothing was done", error: true, durationMs: 4 } },
+  { kind: "call.done", data: { callId: "w1_2_0", text: "action 3 of 3, click: the coordinate 1500,20 is outside the screen, which extends from 0,0 to 1279,799; no action was performed", error: true, durationMs: 4 } },
   replied({ text: "The form takes the amount with a comma, and says `Total: 1.469,13 €`, as the rules have it." }),
 ];
 

@@ -150,7 +150,7 @@ export const agent = {
     lines: (n: number) => (n === 1 ? "1 line" : `${n.toLocaleString()} lines`),
     pages: (n: number) => (n === 1 ? "1 page" : `${n} pages`),
     findings: (n: number) => (n === 1 ? "1 finding" : `${n} findings`),
-    pictures: (n: number) => (n === 1 ? "1 picture" : `${n} pictures`),
+    pictures: (n: number) => (n === 1 ? "1 image" : `${n} images`),
     pull: {
       actions: {
         PR_ACTION_CREATE: "open", PR_ACTION_UPDATE: "update", PR_ACTION_COMMENTS: "read comments", PR_ACTION_REVIEWS: "read reviews",
@@ -200,7 +200,7 @@ export const agent = {
     state: { waiting: "Waiting", asks: "Asks you", running: "Running", done: "Done", failed: "Failed", refused: "Refused", cut: "Cut off", unstarted: "Never started" },
     judged: { sandboxed: "in the sandbox", run: "", refused: "refused" } as Record<string, string>,
   },
-  todo: { pending: "To do", in_progress: "In progress", completed: "Done", cancelled: "Dropped" },
+  todo: { pending: "To do", in_progress: "In progress", completed: "Done", cancelled: "Cancelled" },
   approval: {
     title: "Approvals",
     head: { call: (tool: string) => `The agent asks to use ${tool}`, question: () => "The agent asks", plan: () => "The agent has a plan" },

@@ -33,7 +33,7 @@ export const changes = {
     comment: (n: number) => `Comment on line ${n}`,
     commentHint: "What should be different here?",
     commentAdd: "Add",
-    commentDrop: "Drop",
+    commentDrop: "Discard",
     comments: (n: number) => (n === 1 ? "1 comment" : `${n} comments`),
     sendComments: "Send as follow-up",
     sent: "The comments were sent.",

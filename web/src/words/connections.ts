@@ -2,7 +2,7 @@
 export const connections = {
   connections: {
     title: "Models and git servers",
-    lead: "What is connected here is stored encrypted and used at once; agents at work continue. The configuration file takes precedence.",
+    lead: "Connections are stored encrypted and take effect at once; running agents continue. The configuration file takes precedence.",
     source: { configuration: "Configuration file", connected: "Connected" },
     ignored: (text: string) => `Not used: ${text}`,
     addModel: "Connect a model",
@@ -20,8 +20,8 @@ export const connections = {
     address: "Address",
     key: "API key",
     keyOptional: "API key, if it needs one",
-    tryModel: "Try and connect",
-    tryingModel: "Asking the model…",
+    tryModel: "Test and connect",
+    tryingModel: "Testing the model…",
     forge: "Kind",
     forges: { github: "GitHub", gitlab: "GitLab", gitea: "Gitea or Forgejo", none: "Other (git only)" },
     host: "Host",
@@ -36,7 +36,7 @@ export const connections = {
     checkingToken: "Checking the token…",
     steps: {
       model: "Connect a model",
-      modelLead: "The model that agents use. It is asked for one word to see whether it works.",
+      modelLead: "The model that agents use. The server tests it with a one-word request.",
       modelDone: (id: string) => `Agents use ${id}.`,
       git: "Connect a git server",
       gitLead: "With a token, agents can read private repositories, push branches and open pull requests.",

@@ -86,7 +86,7 @@ export const environments = {
     name: (repo: string) => `Set up ${repo}`,
     open: "Machines being set up",
     starting: "Machine starting",
-    failed: "The machine could not be started",
+    failed: "Can't start the machine",
     steps: "View steps",
     viewsLabel: "Machine views",
     views: { talk: "Conversation", terminal: "Terminal", proposal: "environment.json" },

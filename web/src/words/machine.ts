@@ -31,7 +31,7 @@ export const machine = {
     ways: "Other ways to connect",
     waysLead: "With the aloft command on your computer:",
     openIn: "Open in",
-    openInLead: "After you ran aloft config-ssh on this computer:",
+    openInLead: "After you run aloft config-ssh on this computer:",
     links: (id: string): [string, string][] => [
       ["VS Code", `vscode://vscode-remote/ssh-remote+${id}/workspace`],
       ["Cursor", `cursor://vscode-remote/ssh-remote+${id}/workspace`],
@@ -67,7 +67,7 @@ export const machine = {
     leave: "Esc, then Tab leaves the desktop",
     starting: "Desktop starting",
     none: "The machine has no desktop",
-    noneLead: "It appears here once there is one.",
+    noneLead: "To get one, install a VNC server in the machine's image.",
     refusedTitle: "Can't show this desktop",
     refused: {
       large: (size: string) => `It reports ${size} pixels, more than can be drawn here.`,
@@ -106,7 +106,7 @@ export const machine = {
     move: "Move",
     cancel: "Cancel",
     sureFile: (path: string) => `Delete ${path}?`,
-    sureFolder: (path: string) => `Delete ${path} and all that is in it?`,
+    sureFolder: (path: string) => `Delete ${path} and everything in it?`,
     sureLead: "It is deleted in the machine. Uncommitted changes are lost.",
     lostEdits: "Your unsaved changes are lost too.",
     replace: "Replace",

@@ -7,7 +7,7 @@ export const mcp = {
     agentLead: "Servers whose tools this agent can call.",
     agentNone: "No MCP servers for this agent",
     owner: { personal: "Yours", team: "The team's" },
-    source: { team: "the team's", agent: "of the request", user: "of its person", project: "of the repository" },
+    source: { team: "the team's", agent: "of the request", user: "of its owner", project: "of the repository" },
     state: { unknown: "Not tested", starting: "Starting", ready: "Ready", failed: "Failed", needs_auth: "Sign-in required", left_out: "Left out" },
     tools: (n: number) => (n === 1 ? "1 tool" : `${n} tools`),
     signedIn: "Signed in",

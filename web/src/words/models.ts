@@ -4,10 +4,10 @@ export const models = {
     model: "Model",
     usual: (value: string) => (value ? `Default (${value})` : "Default"),
     title: "Choose a model",
-    lead: "The agent keeps the model from its next prompt on.",
+    lead: "The agent uses this model for its next prompt and all later ones.",
     pick: (now: string) => (now ? `Model: ${now}` : "Choose a model"),
     use: "Use model",
     next: (name: string) => `From this prompt on: ${name}`,
-    drop: "Keep the model as it is",
+    drop: "Keep the current model",
   },
 } as const;

@@ -33,7 +33,7 @@ export const people = {
     needEmail: "Set an e-mail address first: you sign in with it.",
     passkeys: "Passkeys",
     noPasskeys: "A passkey signs you in with your device, without a password.",
-    passkeysAway: "Passkeys need a name and https: open this server as http://localhost, or at its public address.",
+    passkeysAway: "Passkeys need a host name and https: open this server as http://localhost, or at its public address.",
     addPasskey: "Add a passkey",
     remove: "Remove",
     removeSure: (name: string) => `Remove ${name}? You won't be able to sign in with it.`,

@@ -2,7 +2,7 @@
 export const rules = {
   agentRules: {
     title: "Rules",
-    lead: (tokens: string) => `Texts that tell the agent how to work. It has ${tokens} tokens of them.`,
+    lead: (tokens: string) => `These texts tell the agent how to work. They have ${tokens} tokens.`,
     from: { team: "Team", repository: "Repository", user: "Owner" },
     given: { yes: "given", offered: "offered", no: "not needed yet" },
     tokens: (n: string) => `${n} tokens`,

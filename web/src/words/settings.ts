@@ -60,7 +60,7 @@ export const settings = {
       title: "Rules",
       lead: "What runs without asking, what sandboxed commands may access, hook scripts, texts that tell agents how to work, and how long an approval request waits. A repository can have its own.",
       whose: "Owner",
-      which: "Rules file",
+      which: "Rule file",
       owner: { me: "You", team: "Team" },
       names: {
         "permissions.json": "permissions.json: what runs without asking, and instructions for the classifier",

@@ -4,7 +4,7 @@ export const shell = {
   nav: { account: "Account", team: "Team", agents: "Agents", approvals: "Approvals", environments: "Environments", settings: "Settings", label: "Main", skip: "Skip to content", menu: "Commands", keys: "Shortcuts" },
   state: {
     loading: "Loading…",
-    failed: "Could not load this",
+    failed: "Can't load this",
     retry: "Try again",
     offline: "Can't reach the server. Reconnecting…",
     notFound: "Page not found",
