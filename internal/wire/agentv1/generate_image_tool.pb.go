@@ -21,11 +21,11 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Generate an image from a description, with a model for images that the server
-// has configured, and save it as a file. The result shows you the image: look
-// whether it is what was asked for. Each image costs money, so generate images
-// only if the task asks for them. The description and the reference images leave
-// this server: put no secrets, private code or personal data into them.
+// Generate an image from a description, with the image model of this server, and
+// save it as a file. The result shows you the image: check that it matches the
+// request. Each image costs money, so generate images only if the task asks for
+// them. The description and the reference images leave this server: put no
+// secrets, private code or personal data into them.
 type GenerateImageArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What the image shows and its style; at most 8,000 characters.

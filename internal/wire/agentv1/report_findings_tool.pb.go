@@ -147,12 +147,12 @@ type Finding struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The path of the file in the diff, such as src/list.go.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// The first line that it is about, counted in the new version of the file, or
+	// The first line with the defect, counted in the new version of the file, or
 	// in the old version if old_side is set.
 	Line int32 `protobuf:"varint,2,opt,name=line,proto3" json:"line,omitempty"`
 	// The last line, if there are several.
 	EndLine int32 `protobuf:"varint,3,opt,name=end_line,json=endLine,proto3" json:"end_line,omitempty"`
-	// The lines are ones that the change removes.
+	// True if the change removes the lines.
 	OldSide  bool            `protobuf:"varint,4,opt,name=old_side,json=oldSide,proto3" json:"old_side,omitempty"`
 	Severity FindingSeverity `protobuf:"varint,5,opt,name=severity,proto3,enum=agent.v1.FindingSeverity" json:"severity,omitempty"`
 	// The defect, in one line.
