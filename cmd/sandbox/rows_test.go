@@ -101,7 +101,7 @@ func TestDenialsAreExplained(t *testing.T) {
 		{"read-only type", `{"type": "workspace_readonly"}`, "echo x > src/main.go", "type workspace_readonly"},
 		{"read-only path", `{"additionalReadonlyPaths": ["vendor"]}`, "echo x > vendor/x", "additionalReadonlyPaths vendor"},
 		{"boundary", `{"readBoundary": "workspace"}`, "cat $O/file", "readBoundary workspace"},
-		{"temporary files", `{"disableTmpWrite": true}`, "echo x > /tmp/aloft-denied", "outside of what type"},
+		{"temporary files", `{"disableTmpWrite": true}`, "echo x > /tmp/aloft-denied", "outside what type"},
 		{"hidden file", `{}`, "cat secret.txt", "hidden "},
 		{"protected", `{}`, "echo x > .git/config", "protected .git/config"},
 	} {

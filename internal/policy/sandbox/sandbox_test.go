@@ -180,7 +180,7 @@ func TestExplain(t *testing.T) {
 	t.Parallel()
 	rules := Default().In(testScope)
 	for output, want := range map[string]string{
-		"sh: 1: cannot create /etc/x: Permission denied\n":                         "/etc/x may not be changed in the sandbox: outside of what type",
+		"sh: 1: cannot create /etc/x: Permission denied\n":                         "/etc/x may not be changed in the sandbox: outside what type",
 		"touch: cannot touch '/opt/a b': Read-only file system\n":                  "/opt/a b may not be changed",
 		"error: could not lock config file .git/config: Device or resource busy\n": "/w/.git/config may not be changed in the sandbox: protected .git/config",
 		"cat: secret: Permission denied\n":                                         "/w/secret may not be read in the sandbox: hidden /w/secret",
