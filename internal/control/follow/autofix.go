@@ -49,9 +49,9 @@ func (d *Desk) autofix(ctx context.Context, a agent.Agent, repoURL string, s sna
 	}
 	switch {
 	case h.try(head) != nil:
-		heard.Stopped = "the last try has not changed the branch"
+		heard.Stopped = "the last attempt did not change the branch"
 	case len(h.tries) >= maxTries:
-		heard.Stopped = fmt.Sprintf("%d tries have not fixed the checks", maxTries)
+		heard.Stopped = fmt.Sprintf("%d attempts did not fix the checks", maxTries)
 	default:
 		heard.Fix = head
 		for _, c := range failed {

@@ -93,7 +93,7 @@ func TestWhereAutofixStops(t *testing.T) {
 			fail(w)
 			runID, _ := w.prompt()
 			w.end(runID, "It is not my change. "+token, false)
-		}, "the last try has not changed the branch"},
+		}, "the last attempt did not change the branch"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -130,14 +130,14 @@ func TestGivesUp(t *testing.T) {
 	w.read()
 	w.quiet("the reading is repeated")
 	w.quiet("after it has given up")
-	if why := w.stopped(); why != "10 tries have not fixed the checks" {
+	if why := w.stopped(); why != "10 attempts did not fix the checks" {
 		t.Errorf("stopped: %q", why)
 	}
 	said := slices.DeleteFunc(w.forge.Plain(w.repo, 1), func(c forge.Comment) bool { return c.Author != fake.Login })
 	if len(said) != 1 {
 		t.Fatalf("%d comments", len(said))
 	}
-	for _, want := range []string{"no longer tries", "10 tries have not fixed", "- test\n", "Try number 1.", "Try number 10."} {
+	for _, want := range []string{"no longer tries", "10 attempts did not fix", "- test\n", "Try number 1.", "Try number 10."} {
 		if !strings.Contains(said[0].Body, want) {
 			t.Errorf("the comment lacks %q:\n%s", want, said[0].Body)
 		}

@@ -82,7 +82,7 @@ func New(c Config) *Desk {
 		},
 		Release: func(ctx context.Context) error { return c.Store.ReleasePulls(ctx, c.Owner) },
 		Attempt: d.attempt, AtOnce: atOnce, Every: c.Every,
-		Failed: func(err error) { c.Logger.Error("due pull requests cannot be read", "error", err) },
+		Failed: func(err error) { c.Logger.Error("cannot read the due pull requests", "error", err) },
 	})
 	return d
 }

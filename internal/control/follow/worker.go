@@ -39,11 +39,11 @@ func (d *Desk) attempt(ctx context.Context, w store.PullWatch) {
 	} else {
 		w.Attempts++
 		wait, w.Problem = due.Retry(w.Attempts, err)
-		d.Logger.Warn("a pull request cannot be followed", "agent", w.AgentID, "url", w.URL, "attempt", w.Attempts, "error", err)
+		d.Logger.Warn("cannot follow a pull request", "agent", w.AgentID, "url", w.URL, "attempt", w.Attempts, "error", err)
 	}
 	w.DueAt = d.now().Add(wait)
 	if err := d.Store.PutPull(ctx, d.Owner, w); err != nil {
-		d.Logger.Error("a reading cannot be recorded: it is repeated", "agent", w.AgentID, "url", w.URL, "error", err)
+		d.Logger.Error("cannot record a reading; it will be repeated", "agent", w.AgentID, "url", w.URL, "error", err)
 	}
 }
 

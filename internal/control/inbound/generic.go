@@ -40,7 +40,7 @@ func parseGeneric(_ string, body []byte) (payload, error) {
 	case Check, "":
 		p.Kind, p.Actor = Check, ""
 	default:
-		return p, ignore("nothing is done for events of the kind %q", e.Kind)
+		return p, ignore("events of the type %q are ignored", e.Kind)
 	}
 	return p, nil
 }

@@ -145,7 +145,7 @@ func (e githubEvent) check(kind string, p *payload) error {
 	of := map[string]*githubCheck{"check_run": e.CheckRun, "check_suite": e.CheckSuite, "workflow_run": e.WorkflowRun, "workflow_job": e.WorkflowJob}[kind]
 	switch {
 	case of == nil:
-		return ignore("nothing is done for events of this kind")
+		return ignore("events of this type are ignored")
 	case e.Action != "completed" && of.Status != "completed":
 		return ignore("the check %s has not ended", of.Name)
 	}

@@ -125,7 +125,7 @@ func parseGitLab(_ string, body []byte) (payload, error) {
 		}
 		p.Kind, p.Commit, p.Branch, p.Check, p.Actor = Check, e.SHA, e.Ref, e.BuildName, ""
 	default:
-		return p, ignore("nothing is done for events of this kind")
+		return p, ignore("events of this type are ignored")
 	}
 	// The ref of a pipeline for a merge request is refs/merge-requests/7/head.
 	if rest, ok := strings.CutPrefix(p.Branch, "refs/merge-requests/"); ok {

@@ -23,7 +23,7 @@ const maxSignatures = 10
 var (
 	errUnsigned = errors.New("the request has none")
 	errWrong    = errors.New("it does not match the secret and the body")
-	errTime     = errors.New("it was made more than five minutes ago or later than now; check the clocks")
+	errTime     = errors.New("its timestamp is more than five minutes old, or in the future; check the clocks")
 )
 
 func sum(key, body []byte) []byte {
@@ -72,7 +72,7 @@ func standardKey(secret string) ([]byte, error) {
 	}
 	key, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || len(key) == 0 {
-		return nil, errors.New("secret: after whsec_ must follow base64")
+		return nil, errors.New("secret: whsec_ must be followed by base64")
 	}
 	return key, nil
 }

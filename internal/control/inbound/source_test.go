@@ -106,7 +106,7 @@ func TestParse(t *testing.T) {
 		{"a check", "github", "check_run", `{"action":"completed","check_run":{"name":"test","status":"completed","head_sha":"abc","pull_requests":[{"number":7}],"check_suite":{"head_branch":"fix"}},` + repo + `}`,
 			Change{Number: 7, Kind: Check, Commit: "abc", Branch: "fix", Check: "test"}, ""},
 		{"a check that runs", "github", "check_run", `{"action":"created","check_run":{"name":"test","status":"queued","head_sha":"abc"},` + repo + `}`, Change{}, "has not ended"},
-		{"an event of another kind", "github", "star", `{"action":"created",` + repo + `}`, Change{}, "nothing is done"},
+		{"an event of another kind", "github", "star", `{"action":"created",` + repo + `}`, Change{}, "are ignored"},
 
 		{"a comment at Gitea", "gitea", "issue_comment", `{"action":"created","is_pull":true,"issue":{"number":7,"pull_request":null},"comment":{"id":5},` + repo + `}`,
 			Change{Number: 7, Kind: Comment, CommentID: "5", Actor: "ada"}, ""},

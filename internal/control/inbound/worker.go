@@ -63,7 +63,7 @@ func NewWorker(c WorkerConfig) *Worker {
 		},
 		Release: func(ctx context.Context) error { return c.Inbox.Store.ReleaseInbound(ctx, c.Owner) },
 		Attempt: w.attempt, Tend: w.trim, AtOnce: atOnce, Every: c.Every,
-		Failed: func(err error) { c.Logger.Error("inbound events cannot be read", "error", err) },
+		Failed: func(err error) { c.Logger.Error("cannot read inbound events", "error", err) },
 	})
 	return w
 }
@@ -109,7 +109,7 @@ func (w *Worker) attempt(ctx context.Context, e store.InboundEvent) {
 	}
 	w.Logger.Info("event handled", "event", e.ID, "connection", e.Connection, "kind", e.Kind, "attempt", e.Attempts, "state", e.State, "reason", e.Reason)
 	if err := w.Inbox.Store.PutInbound(ctx, w.Owner, e); err != nil && !errors.Is(err, store.ErrNotFound) {
-		w.Logger.Error("an event cannot be recorded: it is handled again", "event", e.ID, "error", err)
+		w.Logger.Error("cannot record an event; it will be handled again", "event", e.ID, "error", err)
 	}
 }
 

@@ -107,7 +107,7 @@ func New(c Config) *Desk {
 		},
 		Release: func(ctx context.Context) error { return c.Store.ReleaseTopics(ctx, c.Owner) },
 		Attempt: d.attempt, AtOnce: atOnce, Every: c.Every,
-		Failed: func(err error) { c.Logger.Error("due topics cannot be read", "error", err) },
+		Failed: func(err error) { c.Logger.Error("cannot read the due topics", "error", err) },
 	})
 	return d
 }

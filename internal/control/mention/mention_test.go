@@ -270,7 +270,7 @@ func TestRefusals(t *testing.T) {
 			n := w.forge.OpenIssue(w.repo, "eve", "x", "y")
 			w.ask(n, tt.author, tt.text)
 			w.settle()
-			if got := w.shown(n, true); !strings.HasPrefix(got, "Your last request cannot be worked on: ") || !strings.Contains(got, tt.want) {
+			if got := w.shown(n, true); !strings.HasPrefix(got, "Your last request cannot be handled: ") || !strings.Contains(got, tt.want) {
 				t.Errorf("shown: %q", got)
 			}
 			w.agents.refuse = nil

@@ -37,7 +37,7 @@ func (d *Desk) pollAll(ctx context.Context) {
 	for {
 		mine, err := d.Store.Acquire(ctx, pollLease, d.Owner, 3*d.Poll)
 		if err != nil && ctx.Err() == nil {
-			d.Logger.Error("the lease for polling mentions cannot be read", "error", err)
+			d.Logger.Error("cannot read the lease for polling mentions", "error", err)
 		}
 		for i := range all {
 			if !mine || d.now().Before(all[i].next) {
@@ -46,7 +46,7 @@ func (d *Desk) pollAll(ctx context.Context) {
 			if err := d.poll(ctx, &all[i]); err != nil && ctx.Err() == nil {
 				wait, _ := forge.RetryAfter(err)
 				all[i].next = d.now().Add(wait)
-				d.Logger.Warn("a repository cannot be polled for mentions", "repo", all[i].repo.String(), "error", err)
+				d.Logger.Warn("cannot poll a repository for mentions", "repo", all[i].repo.String(), "error", err)
 			}
 		}
 		select {

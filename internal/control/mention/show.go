@@ -99,7 +99,7 @@ func (d *Desk) state(ctx context.Context, t store.Topic) (text string, wait time
 		text = "The agent was deleted."
 	}
 	if t.Answer != "" {
-		text = strings.TrimPrefix(text+"\n\nYour last request cannot be worked on: "+t.Answer, "\n\n")
+		text = strings.TrimPrefix(text+"\n\nYour last request cannot be handled: "+t.Answer, "\n\n")
 	}
 	return text, wait, nil
 }

@@ -46,11 +46,11 @@ func (d *Desk) attempt(ctx context.Context, t store.Topic) {
 	} else {
 		t.Attempts++
 		wait, t.Problem = due.Retry(t.Attempts, err)
-		d.Logger.Warn("a mention cannot be worked on", "repo", t.Repo, "number", t.Number, "attempt", t.Attempts, "error", err)
+		d.Logger.Warn("cannot handle a mention", "repo", t.Repo, "number", t.Number, "attempt", t.Attempts, "error", err)
 	}
 	t.DueAt = d.now().Add(wait)
 	if err := d.Store.PutTopic(ctx, d.Owner, t); err != nil && !errors.Is(err, store.ErrNotFound) {
-		d.Logger.Error("a mention cannot be recorded: the step is repeated", "repo", t.Repo, "number", t.Number, "error", err)
+		d.Logger.Error("cannot record a mention; the step will be repeated", "repo", t.Repo, "number", t.Number, "error", err)
 	}
 	if wait == 0 {
 		d.worker.Wake()

@@ -120,7 +120,7 @@ func (s *Sender) Run(ctx context.Context) error {
 			err = s.sendDue(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
-			s.Logger.Error("the outbox of webhooks cannot be read", "err", err)
+			s.Logger.Error("cannot read the outbox of webhooks", "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -175,9 +175,9 @@ func (s *Sender) attempt(ctx context.Context, d store.Delivery) {
 	default:
 		d.State = store.DeliveryPending
 	}
-	s.Logger.Info("webhook told", "agent", d.AgentID, "delivery", d.ID, "attempt", d.Attempts, "status", status, "state", d.State)
+	s.Logger.Info("webhook delivered", "agent", d.AgentID, "delivery", d.ID, "attempt", d.Attempts, "status", status, "state", d.State)
 	if err := s.Store.PutAttempt(ctx, d); err != nil && !errors.Is(err, store.ErrNotFound) {
-		s.Logger.Error("a delivery cannot be recorded: it is sent again", "delivery", d.ID, "err", err)
+		s.Logger.Error("cannot record a delivery; it will be sent again", "delivery", d.ID, "err", err)
 	}
 }
 
