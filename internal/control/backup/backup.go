@@ -113,7 +113,7 @@ func checkFolder(data string) error {
 		return fault.Conflict("the database of %s is in PostgreSQL", data).Named("store_elsewhere").
 			Hint("back up the database with pg_dump, and copy the data folder while the server is stopped")
 	}
-	return fault.NotFound("there is no server's data in %s: %v", data, err).Named("no_data").
+	return fault.NotFound("there is no data of a server in %s: %v", data, err).Named("no_data").
 		Hint("set the server's data folder with --data, and run this as root on its host")
 }
 

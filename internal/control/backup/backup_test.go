@@ -665,7 +665,7 @@ func TestFolderIsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	does := map[How]string{Copied: "copied", Saved: "saved", Remade: "made anew", LeftOut: "**not included**"}
+	does := map[How]string{Copied: "copied", Saved: "saved", Remade: "recreated", LeftOut: "**not included**"}
 	for _, e := range Folder {
 		if e.How == Inside {
 			continue

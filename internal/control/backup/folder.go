@@ -45,7 +45,7 @@ var Folder = []Entry{
 	{"machines", Inside, "machines, and what they are made of"},
 	{layersPath, Saved, "kept snapshots and builds of environments, and the disks below them"},
 	{imagesPath, Saved, "images that were imported or built here; images of registries are pulled again"},
-	{"machines/machines", LeftOut, "live disks and memory: agents go on from their saved disk or pushed branch"},
+	{"machines/machines", LeftOut, "live disks and memory: agents continue from their saved disk or pushed branch"},
 	{"machines/ids", Remade, "user ids of live machines"},
 	{"machines/trash", Remade, "what is being deleted"},
 	{"mirrors", Remade, "copies of repositories: fetched again from their git servers"},

@@ -256,7 +256,7 @@ func (d *restoration) file(h *tar.Header, name string, r io.Reader) (err error) 
 	}
 	f, err := d.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return damaged("%q is there twice", h.Name)
+		return damaged("%q occurs twice", h.Name)
 	}
 	if err != nil {
 		return err
