@@ -98,7 +98,7 @@ func (c *legacyCall) V1(method, path string, in, out any) error {
 		}
 		return w.err
 	case w.status == http.StatusNotFound, w.status/100 == 3: // a redirect: the mux knows a cleaner path
-		return fault.NotFound("there is nothing of that name")
+		return fault.NotFound("no such artifact or agent")
 	case w.status >= http.StatusBadRequest:
 		return fmt.Errorf("%s %s: status %d", method, u.Path, w.status)
 	}

@@ -107,7 +107,7 @@ func (s *API) newAgentID(r *http.Request, who account.APIKey, named *string, key
 	case !agent.ValidID(*named):
 		return "", fault.Invalid("must be bc- and a UUID").At("agentId")
 	case agents.IsReserved(*named):
-		return "", fault.Invalid("is a UUID of version %d, which only this server gives out", agents.Reserved).At("agentId").Hint("use a random UUID (version 4)")
+		return "", fault.Invalid("is a UUID of version %d, which only this server generates", agents.Reserved).At("agentId").Hint("use a random UUID (version 4)")
 	}
 	return *named, nil
 }

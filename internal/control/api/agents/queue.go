@@ -60,7 +60,7 @@ func (s *API) turnRoutes() []rest.Route {
 
 // instead is the answer that an agent gets if the user sends a message instead
 // of answering its question.
-const instead = "I write to you instead of an answer. You get my message when you end your turn: end it now, with what you have."
+const instead = "I am writing to you instead of answering. You get my message when you end your turn: end it now, with what you have."
 
 // queuePrompt journals a prompt for later, or starts its run at once if the
 // agent is idle.

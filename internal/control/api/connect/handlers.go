@@ -202,7 +202,7 @@ func (s *API) disconnect(owner secret.Owner, param, noun string) rest.Handler {
 		s.changing.Lock()
 		defer s.changing.Unlock()
 		if err := s.Values.Drop(r.Context(), owner, id); fault.Is(err, fault.KindNotFound) {
-			return fault.NotFound("no %s of that name is connected", noun).Hint("what the configuration file has can only be removed there")
+			return fault.NotFound("no %s of that name is connected", noun).Hint("entries of the configuration file can only be removed there")
 		} else if err != nil {
 			return err
 		}

@@ -20,7 +20,7 @@ func (s *API) saveEnvironment(ctx context.Context, e environment.Saved, renamed 
 		}
 		for _, other := range named {
 			if other.ID != e.ID && other.Team == e.Team {
-				return fault.Conflict("environment %s exists already", fault.Quoted(e.Name)).Named("environment_name_conflict").At("name")
+				return fault.Conflict("environment %s already exists", fault.Quoted(e.Name)).Named("environment_name_conflict").At("name")
 			}
 		}
 	}
