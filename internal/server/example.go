@@ -19,7 +19,7 @@ func (s *Server) Missing(file string) string { return s.config.missing(file) }
 func (c Config) missing(file string) string {
 	var out strings.Builder
 	if !slices.ContainsFunc(c.Models, func(m ModelConfig) bool { return m.Provider != "scripted" }) {
-		out.WriteString("No real model is configured: the only model follows a script.\n")
+		out.WriteString("No real model is configured: the only model is the scripted one.\n")
 	}
 	if len(c.Git.Credentials) == 0 {
 		out.WriteString("No git credentials are configured: agents cannot push or open pull requests.\n")

@@ -85,7 +85,7 @@ func allow(spec machine.Spec, c machineConfig, layers hostd.Layers) error {
 		{"processes", float64(spec.Limits.PIDs), float64(most.PIDs)},
 	} {
 		if l.most > 0 && (l.has <= 0 || l.has > l.most) {
-			return fault.Denied("a machine with more %s than configured: %v, not %v", l.name, l.has, l.most)
+			return fault.Denied("a machine may not have more %s than configured: %v, not %v", l.name, l.has, l.most)
 		}
 	}
 	if l, err := layers.Layer(spec.Layer); err == nil && l.Image == spec.Image {
@@ -97,7 +97,7 @@ func allow(spec machine.Spec, c machineConfig, layers hostd.Layers) error {
 // allowImage refuses images in folders of this host, except the default image.
 func allowImage(name, defaultImage string) error {
 	if name != defaultImage && (strings.HasPrefix(name, "rootfs:") || strings.HasPrefix(name, "oci:")) {
-		return fault.Denied("the image %s is on the server's own disk, and not its default image", name)
+		return fault.Denied("the image %s is on the server's own disk, and is not its default image", name)
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func TestConfigOfWindows(t *testing.T) {
 func TestFoldersOfRepositories(t *testing.T) {
 	file := t.TempDir() + "/aloft.yaml"
 	for text, want := range map[string]string{
-		"true": "lists the folders", "[srv/git]": "not an absolute path", "[true]": "lists the folders", "/srv/git": "sequence",
+		"true": "list of folders", "[srv/git]": "not an absolute path", "[true]": "list of folders", "/srv/git": "sequence",
 		"false": "", "[]": "", "[/srv/git, /home/dev/repositories]": "",
 	} {
 		if err := os.WriteFile(file, []byte("git:\n  allow_file: "+text+"\n"), 0o600); err != nil {

@@ -130,5 +130,5 @@ func (o Options) SignInText(link string, journal bool) string {
 	if err := atomicfile.Write(file, []byte(link+"\n"), 0o600); err != nil {
 		return fmt.Sprintf("The sign-in link cannot be written to %s: %v\n", file, err)
 	}
-	return "The link to sign in by is in " + file + "\n" + rules
+	return "The sign-in link is in " + file + "\n" + rules
 }

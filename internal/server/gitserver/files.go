@@ -27,7 +27,7 @@ func (f FileRoots) check() error {
 	for _, dir := range f {
 		switch {
 		case dir == "true":
-			return errors.New("git.allow_file: it lists the folders whose repositories may be used, such as [/srv/git]; true is not taken")
+			return errors.New("git.allow_file: must be a list of folders whose repositories may be used, such as [/srv/git]; true is not accepted")
 		case !filepath.IsAbs(dir):
 			return fmt.Errorf("git.allow_file: %q is not an absolute path; list folders such as /srv/git", dir)
 		}

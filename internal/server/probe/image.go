@@ -40,7 +40,7 @@ func imageChecks(s image.HostSummary) []container.Check {
 	}
 	if !s.Sudo {
 		packages.OK, packages.Fix = false, "install sudo on this host"
-		packages.Detail += "; there is no sudo"
+		packages.Detail += "; sudo is missing"
 	}
 	return []container.Check{packages, installed("Docker in the image", s.Docker, "docker.io"), installed("desktop in the image", s.Desktop, "tigervnc-standalone-server")}
 }
