@@ -295,7 +295,7 @@ func (b *Builder) prepare(spec Spec, work string) (p prepared, err error) {
 	p.job.Network, p.job.Policy, p.offline = b.network(spec)
 	if p.job.Network != Host && !(b.Engine.Confines() && p.job.Network == Machine) && FromNetwork(p.text) {
 		return fail(fault.Denied("this Dockerfile uses ADD with a URL, but its build has no network").Named("dockerfile_network").
-			Hint("fetch it in install, which runs in a machine and reaches what the environment may reach"))
+			Hint("fetch it in install, which runs in a machine with the environment's network"))
 	}
 	for id := range spec.Secrets {
 		if !simple(id) {

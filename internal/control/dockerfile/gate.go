@@ -134,7 +134,7 @@ func (g gate) instruction(text string, seen *stages, out *passed) (string, error
 			return "", fmt.Errorf("the flag --%s is not supported", name)
 		}
 		if slices.Contains(had, name) && name != "mount" && name != "exclude" {
-			return "", fmt.Errorf("the flag --%s is given twice", name)
+			return "", fmt.Errorf("duplicate flag --%s", name)
 		}
 		had = append(had, name)
 		switch {
@@ -197,7 +197,7 @@ func (g gate) checkFrom(flags []string, rest string, seen *stages, out *passed) 
 	if len(words) == 3 {
 		name := strings.ToLower(words[2])
 		if !stageName.MatchString(name) || name == "scratch" || name == "context" || slices.Contains(seen.names, name) {
-			return "", fmt.Errorf("%q cannot name a stage: it begins with a letter, has letters, digits and . _ -, and is the only one of that name", words[2])
+			return "", fmt.Errorf("invalid stage name %q: begin with a letter, use letters, digits and . _ -, and do not repeat a name", words[2])
 		}
 		seen.names = append(seen.names, name)
 		line += " AS " + name
@@ -287,7 +287,7 @@ func (g gate) trigger(text string) error {
 	}
 	line, err := g.checkOnbuild(text)
 	if err == nil && squeeze(line) != "ONBUILD "+squeeze(text) {
-		err = errors.New("it mounts or names something that depends on the build")
+		err = errors.New("it mounts or names something that is only known during the build")
 	}
 	return err
 }
@@ -340,7 +340,7 @@ func expand(text string, values map[string]string) (string, error) {
 		return "", fmt.Errorf("%s has no value before the build: give it one by ARG before the first FROM", why)
 	}
 	if strings.ContainsAny(out, "$\\\"'`{} \t") {
-		return "", fmt.Errorf("what %s means cannot be told before the build: write it plainly, or as ${NAME} or ${NAME:-default}", text)
+		return "", fmt.Errorf("%s cannot be resolved before the build: write the value itself, ${NAME} or ${NAME:-default}", text)
 	}
 	return out, nil
 }
@@ -361,7 +361,7 @@ func cutFlags(s string) (flags []string, rest string, err error) {
 		for i := range len(s) {
 			switch c := s[i]; {
 			case c == '\\':
-				return nil, "", errors.New("a flag holds a backslash")
+				return nil, "", errors.New("a flag contains a backslash")
 			case quote != 0 && c == quote:
 				quote = 0
 			case quote == 0 && (c == '"' || c == '\''):
@@ -374,7 +374,7 @@ func cutFlags(s string) (flags []string, rest string, err error) {
 		flag := s[:end]
 		plain := strings.NewReplacer(`"`, "", `'`, "").Replace(flag)
 		if quote != 0 || plain == "--" || len(plain) != len(flag) && strings.ContainsAny(plain, " \t") {
-			return nil, "", fmt.Errorf("the flag %s is not written plainly", flag)
+			return nil, "", fmt.Errorf("the flag %s has unbalanced quotes or quoted spaces", flag)
 		}
 		flags, s = append(flags, plain), strings.TrimLeft(s[end:], " \t")
 	}

@@ -41,7 +41,7 @@ func (g gate) mount(value string, seen *stages, out *passed) (string, error) {
 			key = "target"
 		}
 		if slices.ContainsFunc(all, func(o option) bool { return o.key == key }) {
-			return "", fmt.Errorf("--mount has %s twice", key)
+			return "", fmt.Errorf("--mount: duplicate option %s", key)
 		}
 		if !given {
 			value = "true"
@@ -69,7 +69,7 @@ func (g gate) mount(value string, seen *stages, out *passed) (string, error) {
 			return "", fmt.Errorf("--mount=type=%s does not support the option %q", kind, o.key)
 		}
 		if strings.ContainsAny(o.value, " \t\"'`{}") && o.key != "target" {
-			return "", fmt.Errorf("--mount: %q is not written plainly", o.value)
+			return "", fmt.Errorf("--mount: %q contains spaces, quotes or braces", o.value)
 		}
 		var err error
 		switch o.key {
@@ -84,7 +84,7 @@ func (g gate) mount(value string, seen *stages, out *passed) (string, error) {
 				continue
 			}
 			if !simple(o.value) {
-				err = fmt.Errorf("--mount: the id %q has something else than letters, digits and . _ -", o.value)
+				err = fmt.Errorf("--mount: invalid id %q: use letters, digits and . _ -", o.value)
 			}
 		}
 		if err != nil {
@@ -108,7 +108,7 @@ func (g gate) mount(value string, seen *stages, out *passed) (string, error) {
 // mountSource is the path that a mount takes, below the context or something else.
 func (g gate) mountSource(path string, ofContext bool) (string, error) {
 	if slices.Contains(strings.Split(path, "/"), "..") {
-		return "", fmt.Errorf("--mount: the source %q leads upwards", path)
+		return "", fmt.Errorf("--mount: the source %q contains ..", path)
 	}
 	if !ofContext {
 		return path, nil
@@ -118,7 +118,7 @@ func (g gate) mountSource(path string, ofContext bool) (string, error) {
 		return "", fmt.Errorf("--mount: the source %q: %w", path, err)
 	}
 	if strings.ContainsAny(real, ", \t\"'\\$`") {
-		return "", fmt.Errorf("--mount: the source %q has characters that engines read in different ways", real)
+		return "", fmt.Errorf("--mount: the source %q has characters that engines interpret differently", real)
 	}
 	return real, nil
 }

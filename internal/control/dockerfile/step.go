@@ -63,7 +63,7 @@ func instructions(text string) (all []instruction, err error) {
 	for i, line := range lines {
 		lines[i] = strings.TrimSuffix(line, "\r")
 		if strings.ContainsFunc(lines[i], func(r rune) bool { return r < ' ' && r != '\t' || r >= 0x7f && r < 0xa0 || r == 0xfffd }) {
-			return nil, refuse(i+1, "", "it holds a control character or is not UTF-8")
+			return nil, refuse(i+1, "", "it contains a control character or is not UTF-8")
 		}
 	}
 	if err := directives(lines); err != nil {
@@ -80,7 +80,7 @@ func instructions(text string) (all []instruction, err error) {
 				continue // comments are allowed between continued lines
 			}
 			if bothSlashes.MatchString(line) {
-				return all, refuse(i+1, squeeze(line), "engines read a line that ends with two backslashes in different ways")
+				return all, refuse(i+1, squeeze(line), "engines interpret a line that ends with two backslashes differently")
 			}
 			if at := continuation.FindStringIndex(line); at != nil {
 				line = line[:strings.LastIndexByte(line, '\\')]
@@ -99,7 +99,7 @@ func instructions(text string) (all []instruction, err error) {
 			continue // only a backslash
 		}
 		if strings.HasSuffix(in.text, `\`) || in.text[0] == '#' {
-			return all, refuse(in.line, squeeze(in.text), "engines read it in different ways")
+			return all, refuse(in.line, squeeze(in.text), "engines interpret it differently")
 		}
 		if !known[in.name()] {
 			return all, refuse(in.line, squeeze(in.text), "unknown instruction: "+in.name())
@@ -138,11 +138,11 @@ func directives(lines []string) error {
 		switch strings.ToLower(m[1]) {
 		case "syntax":
 			if !strings.HasPrefix(strings.TrimPrefix(value, "docker.io/"), "docker/dockerfile:") && value != "docker/dockerfile" {
-				return refuse(i+1, squeeze(line), "custom syntax frontends are not run: use the syntax of docker/dockerfile")
+				return refuse(i+1, squeeze(line), "custom syntax frontends are not supported: use docker/dockerfile")
 			}
 		case "escape":
 			if value != `\` {
-				return refuse(i+1, squeeze(line), `lines are continued by \ here`)
+				return refuse(i+1, squeeze(line), `the escape character must be \`)
 			}
 		case "check":
 		default:
@@ -175,7 +175,7 @@ func (in instruction) hereDocuments() (names []hereName, err error) {
 		}
 		m := hereDocument.FindStringSubmatch(w)
 		if m == nil || word == "ONBUILD" {
-			return nil, refuse(in.line, squeeze(in.text), "engines read this here-document in different ways: name it as in <<EOF")
+			return nil, refuse(in.line, squeeze(in.text), "engines interpret this here-document differently: write its delimiter plainly, as in <<EOF")
 		}
 		names = append(names, hereName{m[2] + m[3] + m[4], m[1] != ""})
 	}
