@@ -111,7 +111,7 @@ func (j Jail) start(cmd *exec.Cmd, g *group) error {
 	var status unix.WaitStatus
 	_, err = unix.Wait4(pid, &status, unix.WALL, nil)
 	if err == nil && !status.Stopped() {
-		err = fmt.Errorf("it ended before it started: status %#x", status)
+		err = fmt.Errorf("the program ended before it was ready: status %#x", status)
 	}
 	if err == nil {
 		err = j.limit(pid)

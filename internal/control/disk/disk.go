@@ -107,7 +107,7 @@ func New(c Config) (*Guard, error) {
 func space(dir string) (free, total int64, err error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
-		return 0, 0, fmt.Errorf("ask how full %s is: %w", dir, err)
+		return 0, 0, fmt.Errorf("measure the free space of %s: %w", dir, err)
 	}
 	free, total = int64(fs.Bavail)*fs.Bsize, int64(fs.Blocks)*fs.Bsize
 	if fs.Files > 0 { // running out of inodes is as bad as running out of bytes
@@ -140,7 +140,7 @@ func (g *Guard) takeReserve(free int64) {
 		return
 	}
 	if err := g.reserve.take(); err != nil {
-		g.Logger.Warn("cannot create the reserve for a full disk", "error", err)
+		g.Logger.Warn("cannot create the file that reserves space for a full disk", "error", err)
 	}
 }
 

@@ -159,7 +159,7 @@ func (k *call) receive(ctx context.Context, kind byte, content []byte, value any
 		return false, nil
 	case frameQuestion:
 		if o.answer == nil {
-			return false, errors.New("an unexpected question")
+			return false, errors.New("unexpected request from the host-daemon")
 		}
 		return false, k.send(frameAnswer, encodeError(o.answer(ctx)))
 	}

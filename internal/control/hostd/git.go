@@ -64,7 +64,7 @@ func onFolder(do func(g mirror.Host, dir string, user int) error) handler {
 			return nil, nil, err
 		}
 		if a.User != 0 && !confine.IsUser(a.User) {
-			return nil, nil, fault.Denied("user %d is not one of confined programs", a.User)
+			return nil, nil, fault.Denied("user %d is not a user of confined programs", a.User)
 		}
 		return nil, nil, do(h.Git, descriptorPath(dir)+"/.", a.User)
 	})
@@ -78,7 +78,7 @@ func onPeer(do func(ctx context.Context, g mirror.Host, a peerArgs, far *os.File
 		}
 		for _, kv := range a.Env {
 			if kv != "GIT_PROTOCOL=version=2" {
-				return nil, nil, fault.Denied("the service may not have the variable %s", fault.Quoted(kv))
+				return nil, nil, fault.Denied("the variable %s is not allowed for this service", fault.Quoted(kv))
 			}
 		}
 		stderr, err := do(ctx, h.Git, a, s.files[0])
@@ -115,7 +115,7 @@ func runGit(ctx context.Context, s *session, h *Opened, a runArgs) (any, []*os.F
 		return nil, nil, fault.Invalid("%d files for %d streams and %d paths", len(s.files), streams+a.Files, len(paths))
 	}
 	if !confine.IsUser(a.User) {
-		return nil, nil, fault.Denied("user %d is not one of confined programs", a.User)
+		return nil, nil, fault.Denied("user %d is not a user of confined programs", a.User)
 	}
 	if err := h.Git.Confined(); err != nil {
 		return nil, nil, err
@@ -168,7 +168,7 @@ func sameFile(path string, servers *os.File) (*os.File, error) {
 	a, errA := own.Stat()
 	b, errB := servers.Stat()
 	if err := errors.Join(errA, errB); err != nil || !os.SameFile(a, b) {
-		return nil, errors.Join(fault.Denied("%s is another file for the server", path).Because(err), own.Close())
+		return nil, errors.Join(fault.Denied("%s is a different file in the server's view", path).Because(err), own.Close())
 	}
 	return own, nil
 }

@@ -147,7 +147,7 @@ func (d *Daemon) serve(ctx context.Context, conn *net.UnixConn) {
 	}
 	var q request
 	if err := json.Unmarshal(content, &q); err != nil {
-		d.Logger.Error("a call to the host-daemon is not valid", "error", err)
+		d.Logger.Error("invalid call to the host-daemon", "error", err)
 		return
 	}
 	if ctx.Err() == nil {
@@ -283,7 +283,7 @@ func (s *session) ask(ctx context.Context) error {
 	case f := <-s.frames:
 		var answer *errorText
 		if f.kind != frameAnswer {
-			return fmt.Errorf("a frame %q instead of an answer", f.kind)
+			return fmt.Errorf("unexpected frame %q instead of a reply", f.kind)
 		}
 		if err := json.Unmarshal(f.content, &answer); err != nil {
 			return err

@@ -114,11 +114,11 @@ func Open(path string, base func() string) (*Issuer, error) {
 func (i *Issuer) Token(w Workload, audience, nonce string) (token string, expires time.Time, err error) {
 	switch {
 	case audience == "":
-		return "", time.Time{}, fault.Invalid("aud is missing: say whom the token is for").At("aud")
+		return "", time.Time{}, fault.Invalid("aud is missing: name the audience of the token").At("aud")
 	case len(audience) > maxAudience, !utf8.ValidString(audience):
-		return "", time.Time{}, fault.Invalid("aud is text of at most %d bytes", maxAudience).At("aud")
+		return "", time.Time{}, fault.Invalid("aud must be text of at most %d bytes", maxAudience).At("aud")
 	case len(nonce) > maxNonce, !utf8.ValidString(nonce):
-		return "", time.Time{}, fault.Invalid("nonce is text of at most %d bytes", maxNonce).At("nonce")
+		return "", time.Time{}, fault.Invalid("nonce must be text of at most %d bytes", maxNonce).At("nonce")
 	}
 	k, err := i.ring.signing()
 	if err != nil {

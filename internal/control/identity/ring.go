@@ -219,7 +219,7 @@ func readRing(path string) ([]key, error) {
 	}
 	list, err := parseRing(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: restore it, or remove it to have new keys made, which those who trust this server fetch by themselves", path, err)
+		return nil, fmt.Errorf("%s: %w: restore it, or remove it and restart: the server then makes new keys, which services that verify tokens fetch automatically", path, err)
 	}
 	return list, nil
 }
@@ -236,7 +236,7 @@ func parseRing(text []byte) (list []key, err error) {
 		}
 		private, ok := parsed.(*rsa.PrivateKey)
 		if !ok || private.N.BitLen() < bits {
-			return nil, fmt.Errorf("a key is no RSA key of %d bits", bits)
+			return nil, fmt.Errorf("a key is not an RSA key of %d bits", bits)
 		}
 		k, err := newKey(private)
 		if err != nil {
@@ -252,7 +252,7 @@ func parseRing(text []byte) (list []key, err error) {
 		list = append(list, k)
 	}
 	if len(list) < 2 || list[0].signing.IsZero() {
-		return nil, errors.New("two keys are wanted, the first of which signs")
+		return nil, errors.New("expected two keys, of which the first signs")
 	}
 	return list, nil
 }
