@@ -113,8 +113,8 @@ func (h host) pinned() string {
 func (s *Store) prepareHostOf(ctx context.Context, name string) (Image, error) {
 	img, err := s.prepareHost(ctx)
 	if err == nil && img.Pinned != name {
-		return Image{}, fault.NotFound("the system of this host is %s now", strings.TrimPrefix(img.Pinned, hostOf)).Named("image_not_found").
-			Hint("make the snapshot or build again on this system")
+		return Image{}, fault.NotFound("the system of this host is now %s", strings.TrimPrefix(img.Pinned, hostOf)).Named("image_not_found").
+			Hint("create the snapshot or build again on this system")
 	}
 	return img, err
 }

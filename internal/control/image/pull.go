@@ -44,7 +44,7 @@ func (s *Store) prepareRemote(ctx context.Context, ref registry.Reference, tell 
 	}
 	img, err := s.pull(ctx, ref, tell)
 	if err != nil && here && ctx.Err() == nil && registry.Away(err) {
-		tell.note(fmt.Sprintf("the registry cannot be asked for %s: using what it meant at %s", ref.Name, r.Checked.UTC().Format(time.DateTime)))
+		tell.note(fmt.Sprintf("cannot reach the registry of %s: using the image that the name meant at %s", ref.Name, r.Checked.UTC().Format(time.DateTime)))
 		return s.image(ctx, r)
 	}
 	return img, err

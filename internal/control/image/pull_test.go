@@ -201,7 +201,7 @@ func TestPullPolicy(t *testing.T) {
 	})
 	var notes []string
 	img, err := eager.Prepare(t.Context(), tag, func(p Progress) { notes = append(notes, p.Note) })
-	if err != nil || img.Digest != two || !strings.Contains(strings.Join(notes, " "), "cannot be asked") {
+	if err != nil || img.Digest != two || !strings.Contains(strings.Join(notes, " "), "cannot reach the registry") {
 		t.Errorf("with the registry out of order: %v, notes %q", err, notes)
 	}
 	if _, err := eager.Prepare(t.Context(), reg.host+"/other:1", nil); fault.Of(err).Kind != fault.KindUnavailable {

@@ -160,7 +160,7 @@ func (s *Store) prepareLocal(ctx context.Context, name string) (Image, error) {
 	r, ok := s.find(name)
 	if !ok {
 		return Image{}, fault.NotFound("no image of that name was imported").Named("image_not_found").
-			Hint("`aloft image list` names those that are here; `aloft image build` and `aloft image import` bring more")
+			Hint("`aloft image list` names those that are here; `aloft image build` and `aloft image import` add more")
 	}
 	return s.image(ctx, r)
 }

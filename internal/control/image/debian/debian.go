@@ -53,7 +53,7 @@ func ParsePackages(text string) ([]string, error) {
 			continue
 		}
 		if !validPackage.MatchString(line) {
-			return nil, fmt.Errorf("line %d: %q is no package: NAME or NAME=VERSION", n, line)
+			return nil, fmt.Errorf("line %d: invalid package %q: must be NAME or NAME=VERSION", n, line)
 		}
 		out = append(out, line)
 	}

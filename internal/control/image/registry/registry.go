@@ -91,7 +91,7 @@ func (c *Client) Parse(text string) (Reference, error) {
 		return Reference{}, err
 	}
 	if host := ref.Context().RegistryStr(); strings.HasPrefix(host, ".") {
-		return Reference{}, fmt.Errorf("%q is no registry", host)
+		return Reference{}, fmt.Errorf("%q is not a registry", host)
 	}
 	if slices.Contains(c.conf.Insecure, ref.Context().RegistryStr()) {
 		if ref, err = name.ParseReference(text, name.Insecure); err != nil {
@@ -230,7 +230,7 @@ func (i *Image) Open(ctx context.Context, l Layer, offset int64) (body io.ReadCl
 	}
 	err = transport.CheckError(resp, http.StatusOK)
 	if err == nil {
-		err = errors.New("registry answers with another part than was asked for")
+		err = errors.New("the registry returned a different range than requested")
 	}
 	return nil, 0, errors.Join(err, resp.Body.Close())
 }

@@ -66,7 +66,7 @@ func (c *Client) save(ctx context.Context, r Reference, dir string, most int64) 
 	sum := max(0, manifest.Config.Size)
 	for _, l := range manifest.Layers {
 		if l.Size < 0 || l.Size > math.MaxInt64-sum {
-			return fmt.Errorf("layer %s says that it has %d bytes", l.Digest, l.Size)
+			return fmt.Errorf("layer %s has an invalid size: %d bytes", l.Digest, l.Size)
 		}
 		sum += l.Size
 	}

@@ -138,14 +138,14 @@ func explain(r Reference, err error) error {
 	if te, ok := errors.AsType[*transport.Error](err); ok {
 		switch te.StatusCode {
 		case http.StatusUnauthorized, http.StatusForbidden:
-			return fault.Denied("registry %s does not give %s: the image does not exist, or it requires other credentials", host, r.Name).
-				Named("image_denied").Hint("check the name; give images.credentials for %s in the server's configuration", host).Because(err)
+			return fault.Denied("registry %s denies access to %s: the image does not exist, or it requires other credentials", host, r.Name).
+				Named("image_denied").Hint("check the name; set images.credentials for %s in the server's configuration", host).Because(err)
 		case http.StatusNotFound:
 			return fault.NotFound("registry %s has no image %s", host, r.Name).Named("image_not_found").
 				Hint("check the name and the tag").Because(err)
 		case http.StatusTooManyRequests:
-			return fault.Exhausted("registry %s refuses more requests for now", host).Named("registry_limit").
-				Hint("try later, or give images.credentials for %s", host).Because(err)
+			return fault.Exhausted("registry %s limits the rate of requests", host).Named("registry_limit").
+				Hint("try later, or set images.credentials for %s", host).Because(err)
 		}
 	}
 	if errors.Is(err, errClear) {
@@ -153,7 +153,7 @@ func explain(r Reference, err error) error {
 			Hint("if that is intended, add it to images.insecure in the server's configuration").Because(err)
 	}
 	if errors.Is(err, errForbidden) {
-		return fault.Denied("registry %s is at, or leads to, an address that this server must not contact", host).Named("registry_forbidden").
+		return fault.Denied("registry %s is at, or redirects to, an address that this server must not contact", host).Named("registry_forbidden").
 			Hint("its operator can name the registry in images.credentials or images.insecure, or open the address by outbound.open").Because(err)
 	}
 	if Away(err) {

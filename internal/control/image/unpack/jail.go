@@ -147,7 +147,7 @@ func programFiles() ([]string, error) {
 }
 
 var (
-	errReport = errors.New("the unpacker's process sent a report that it should not")
+	errReport = errors.New("the unpacker's process sent an unexpected report")
 	errStall  = fmt.Errorf("the unpacker's process did not read for %v", stallAfter)
 	errEarly  = errors.New("the unpacker's process ended before its input")
 )

@@ -102,7 +102,7 @@ func cleanName(name string) (string, error) {
 		}
 	}
 	if strings.Contains(name, "\x00") {
-		return "", errors.New("its name holds a NUL")
+		return "", errors.New("its name contains a NUL byte")
 	}
 	if len(name) > maxPath {
 		return "", fmt.Errorf("its name has more than %d bytes", maxPath)
@@ -205,9 +205,9 @@ func (u *unpacker) parents(name string) error {
 		case err != nil:
 			return err
 		case info.Mode().Type() == fs.ModeSymlink:
-			return fmt.Errorf("%s, above it, is a link: %w", dir, errEscape)
+			return fmt.Errorf("its parent folder %s is a symbolic link: %w", dir, errEscape)
 		case !info.IsDir():
-			return fmt.Errorf("%s, above it, is no directory", dir)
+			return fmt.Errorf("its parent folder %s is not a directory", dir)
 		}
 	}
 	return nil

@@ -146,11 +146,11 @@ var hostile = map[string]struct {
 	"dots":                       {[]item{{name: "../x", body: "x"}}, "leads out"},
 	"dots inside":                {[]item{{name: "a/../../x", body: "x"}}, "leads out"},
 	"absolute dots":              {[]item{{name: "/../x", body: "x"}}, "leads out"},
-	"through an absolute link":   {[]item{{name: "a", kind: tar.TypeSymlink, link: "/tmp"}, {name: "a/x", body: "x"}}, "is a link"},
-	"through a relative link":    {[]item{{name: "a", kind: tar.TypeSymlink, link: ".."}, {name: "a/x", body: "x"}}, "is a link"},
-	"through an inner link":      {[]item{{name: "b/", kind: tar.TypeDir}, {name: "a", kind: tar.TypeSymlink, link: "b"}, {name: "a/x", body: "x"}}, "is a link"},
-	"directory over a link":      {[]item{{name: "a", kind: tar.TypeSymlink, link: "/tmp"}, {name: "a/b/c", body: "x"}}, "is a link"},
-	"below a file":               {[]item{{name: "a", body: "x"}, {name: "a/b", body: "x"}}, "no directory"},
+	"through an absolute link":   {[]item{{name: "a", kind: tar.TypeSymlink, link: "/tmp"}, {name: "a/x", body: "x"}}, "is a symbolic link"},
+	"through a relative link":    {[]item{{name: "a", kind: tar.TypeSymlink, link: ".."}, {name: "a/x", body: "x"}}, "is a symbolic link"},
+	"through an inner link":      {[]item{{name: "b/", kind: tar.TypeDir}, {name: "a", kind: tar.TypeSymlink, link: "b"}, {name: "a/x", body: "x"}}, "is a symbolic link"},
+	"directory over a link":      {[]item{{name: "a", kind: tar.TypeSymlink, link: "/tmp"}, {name: "a/b/c", body: "x"}}, "is a symbolic link"},
+	"below a file":               {[]item{{name: "a", body: "x"}, {name: "a/b", body: "x"}}, "is not a directory"},
 	"hard link out":              {[]item{{name: "a", kind: tar.TypeLink, link: "../../etc/shadow"}}, "leads out"},
 	"hard link to the host":      {[]item{{name: "a", kind: tar.TypeLink, link: "/etc/shadow"}}, "no such file"},
 	"hard link through a link":   {[]item{{name: "e", kind: tar.TypeSymlink, link: "/etc"}, {name: "a", kind: tar.TypeLink, link: "e/shadow"}}, "escapes"},
@@ -164,7 +164,7 @@ var hostile = map[string]struct {
 	"unknown type":               {[]item{{name: "x", kind: 'Z'}}, "unknown type"},
 	"a hundred thousand folders": {[]item{{name: strings.Repeat("d/", 100_000) + "x"}}, "its name has more than"},
 	"file as the root":           {[]item{{name: ".", body: "x"}}, "root of a layer"},
-	"whiteout through a link":    {[]item{{name: "a", kind: tar.TypeSymlink, link: "/tmp"}, {name: "a/.wh.x"}}, "is a link"},
+	"whiteout through a link":    {[]item{{name: "a", kind: tar.TypeSymlink, link: "/tmp"}, {name: "a/.wh.x"}}, "is a symbolic link"},
 }
 
 func TestUntarHostile(t *testing.T) {
