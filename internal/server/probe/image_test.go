@@ -15,7 +15,7 @@ func TestImageChecks(t *testing.T) {
 	}{
 		{image.HostSummary{Apt: true, Sources: 2, Sudo: true}, true, "apt-get, from 2 sources"},
 		{image.HostSummary{Apt: true, Sources: 2, LeftOut: 1, Sudo: true}, true, "1 more are left out"},
-		{image.HostSummary{Apt: true, Sources: 2}, false, "no sudo"},
+		{image.HostSummary{Apt: true, Sources: 2}, false, "sudo is missing"},
 		{image.HostSummary{Apt: true, Sudo: true, LeftOut: 1}, false, "no package source"},
 		{image.HostSummary{Sudo: true}, false, "no apt"},
 	} {
