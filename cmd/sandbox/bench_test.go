@@ -20,7 +20,8 @@ func built(b *testing.B) string {
 	if out, err := build.CombinedOutput(); err != nil {
 		b.Fatalf("%v: %s", err, out)
 	}
-	// Copy it as an installation does: in the page cache, the linker's own file is fragmented.
+	// Measure a copy, as after an installation: the file that the linker wrote is
+	// fragmented in the page cache.
 	text, err := os.ReadFile(program)
 	if err != nil {
 		b.Fatal(err)

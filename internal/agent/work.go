@@ -47,8 +47,9 @@ func (w *WorkRecord) pushed(url string, repos []Repo) {
 	w.Pushed = true
 }
 
-// Checkout returns the state in which the machine started the agent's n-th
-// repository, from 0. It is empty until the machine was ready.
+// Checkout returns where the work in the agent's n-th repository starts: the
+// base commit and the branch. n counts from 0. The result is empty until the
+// machine is ready.
 func (w *WorkRecord) Checkout(n int) Checkout {
 	switch {
 	case n == 0:

@@ -114,7 +114,7 @@ func (m *Model) onList(key string) tea.Cmd {
 	return nil
 }
 
-// choose moves the selection by so many rows.
+// choose moves the selection by the given number of rows.
 func (m *Model) choose(by int) {
 	if listed := m.listed(); len(listed) > 0 {
 		m.chosen = listed[min(max(m.selectedIndex()+by, 0), len(listed)-1)].ID

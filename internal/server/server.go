@@ -233,8 +233,9 @@ func readSecret(path string) ([]byte, error) {
 	return secret, atomicfile.Write(path, secret, 0o600)
 }
 
-// privateFolder makes a folder that only this user can enter, or makes one that is
-// there so. A folder of root that the user's group may enter has been made for it.
+// privateFolder creates a folder with mode 0700, or removes the permissions of
+// group and others from an existing one. It keeps a folder that root has created
+// for the group of a server that is not root.
 func privateFolder(name string) error {
 	if err := os.MkdirAll(name, 0o700); err != nil {
 		return err

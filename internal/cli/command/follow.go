@@ -67,7 +67,8 @@ func (a *App) endHints(agentID string, t *cli.Transcript) {
 	a.printHints(agentID, append(rows, [2]string{"send a follow-up", "follow-up"})...)
 }
 
-// printHints prints the purpose of each command of `aloft agent`.
+// printHints prints a line for each row: a purpose, and the command of
+// `aloft agent` for it.
 func (a *App) printHints(agentID string, rows ...[2]string) {
 	for _, row := range rows {
 		line := "aloft agent " + row[1] + " " + cli.Line(agentID, 80)

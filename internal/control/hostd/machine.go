@@ -31,7 +31,7 @@ type policyArgs struct {
 	Network policy.Network
 }
 
-// memoryArgs are the arguments of outOfMemory, and memoryValue is its value.
+// memoryArgs are the arguments of outOfMemory, and memoryValue is its result.
 type (
 	memoryArgs struct {
 		ID    string

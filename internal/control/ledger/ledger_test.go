@@ -48,8 +48,9 @@ func newCounted() *counted {
 	return &counted{items: map[string]Item{}, size: map[string]Size{}, measured: map[string]int{}}
 }
 
-// TestRowsAreMeasuredOnce checks what is measured when: what is new, what has
-// another version, and what is old. What is gone has no row.
+// TestRowsAreMeasuredOnce checks that an item is measured when it is new, when
+// its version changes and when its measurement is old, and that a deleted item
+// has no row.
 func TestRowsAreMeasuredOnce(t *testing.T) {
 	c := newCounted()
 	c.items = map[string]Item{"a": {UserID: 1}, "b": {UserID: 1, Version: "1"}, "c": {UserID: 2}}

@@ -58,8 +58,8 @@ func ReadLayer(file string) (*sandboxpolicy.Layer, error) {
 	return layer, nil
 }
 
-// FindLayer reads the sandbox.json of a folder: the first existing file of
-// those that cage.Files lists.
+// FindLayer reads the first file of [sandboxpolicy.Files] that exists in dir. It
+// returns nil if none exists.
 func FindLayer(dir string) (*sandboxpolicy.Layer, error) {
 	for _, name := range sandboxpolicy.Files {
 		if layer, err := ReadLayer(filepath.Join(dir, name)); layer != nil || err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestGit tests where lines are said to run git.
+// TestGit checks in which folders the analysis says that a line runs git.
 func TestGit(t *testing.T) {
 	list := Compile([]string{"git", "cd", "ls", "find", "xargs", "git -C other status", "git --git-dir=x status", "bash"})
 	at := func(folders ...string) *Git { return &Git{Folders: folders} }

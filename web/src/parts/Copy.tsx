@@ -2,7 +2,7 @@ import { useState } from "react";
 import { words } from "../words";
 import { Icon } from "./Icon";
 
-/** Copies a text, which may be computed when it is wanted. */
+/** Copies a text. A function is called when the button is pressed. */
 export function Copy({ text, label = words.copy }: { text: string | (() => string); label?: string }) {
   const [done, setDone] = useState(false);
   return (

@@ -24,7 +24,7 @@ import (
 // [Reply].
 const Stream = "standin"
 
-// A Request is a question of the test to the guest.
+// A Request is what the test asks the guest to do.
 type Request struct {
 	Argv []string // command to run in the machine; if empty, only Starts is returned
 }
