@@ -77,7 +77,7 @@ func (d *Desk) ComposeReview(ctx context.Context, s *agent.State, complete bool)
 	var b strings.Builder
 	fmt.Fprintf(&b, "**Review** of %s: %s.", short(of.Commit), counts)
 	if of.Since != "" {
-		fmt.Fprintf(&b, " Reviewed are the changes since %s.", short(of.Since))
+		fmt.Fprintf(&b, " Only the changes since %s were reviewed.", short(of.Since))
 	}
 	if !complete {
 		b.WriteString(" The review ended before it was complete.")
@@ -113,7 +113,7 @@ func (d *Desk) ComposeReview(ctx context.Context, s *agent.State, complete bool)
 		}
 	}
 	if open > 0 {
-		out.Status.Summary += fmt.Sprintf("; %d of earlier reviews open", open)
+		out.Status.Summary += fmt.Sprintf("; %d from earlier reviews open", open)
 	}
 	out.Status.Failed = d.FailOn != "" && worst <= rank(d.FailOn)
 	return out, nil

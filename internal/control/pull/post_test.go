@@ -207,10 +207,10 @@ func TestReviewOfANewPush(t *testing.T) {
 		t.Errorf("threads %+v", threads)
 	}
 	reviews, err := o.forge.Reviews(t.Context(), o.repo, p.Number)
-	if err != nil || len(reviews) != 2 || !strings.Contains(reviews[1].Body, "Reviewed are the changes since "+last[:12]) || !strings.Contains(reviews[1].Body, "Fixed since the last review: High: Index") {
+	if err != nil || len(reviews) != 2 || !strings.Contains(reviews[1].Body, "Only the changes since "+last[:12]) || !strings.Contains(reviews[1].Body, "Fixed since the last review: High: Index") {
 		t.Errorf("reviews %+v, %v", reviews, err)
 	}
-	if c := o.check(o.head); c.State != forge.Success || !strings.HasSuffix(c.Summary, "; 1 of earlier reviews open") {
+	if c := o.check(o.head); c.State != forge.Success || !strings.HasSuffix(c.Summary, "; 1 from earlier reviews open") {
 		t.Errorf("check %+v", c)
 	}
 	// After a forced push, the commit of the last review is gone: all is reviewed.
@@ -227,7 +227,7 @@ func TestStatusOfOpenFindings(t *testing.T) {
 	o.desk.FailOn = agent.Medium
 	o.post(o.found(o.reviewer(p), "Done.", &agent.FindingsReported{Findings: []agent.Finding{highFinding}}))
 	o.post(o.found(o.reviewer(p), "Nothing new."))
-	if c := o.check(o.head); c.State != forge.Failure || !strings.HasPrefix(c.Summary, "no new findings; 1 of earlier") {
+	if c := o.check(o.head); c.State != forge.Failure || !strings.HasPrefix(c.Summary, "no new findings; 1 from earlier") {
 		t.Errorf("check %+v", c)
 	}
 }

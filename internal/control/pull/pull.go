@@ -122,7 +122,7 @@ func (d *Desk) RepoOf(repoURL, prURL string) (string, error) {
 		return "", err
 	}
 	if !named.Same(of) {
-		return "", fault.Invalid("belongs to %s, but url is another repository", of).Hint("leave url out")
+		return "", fault.Invalid("belongs to %s, but url is another repository", of).Hint("omit url")
 	}
 	return repoURL, nil
 }
@@ -147,7 +147,7 @@ func (d *Desk) forgeFor(w agent.PullRequestOptions, repoURL string) (forge.Forge
 		}
 	}
 	return nil, r, fault.Invalid("no GitHub App is configured for %s", r).Named(forge.CodeNotConfigured).
-		Hint("add the App's id and key to git.credentials in the configuration, or leave openAsCursorGithubApp out")
+		Hint("add the App's id and key to git.credentials in the configuration, or omit openAsCursorGithubApp")
 }
 
 // Found reads the pull request at an address, for an agent that continues to
@@ -277,7 +277,7 @@ func (d *Desk) describe(ctx context.Context, s *agent.State, n int, commit, base
 	if private {
 		a.Name, opts.Said = a.ID, ""
 		if len(unhooked) > 0 { // hooks may have printed anything
-			unhooked = []string{"the agent's page tells why"}
+			unhooked = []string{"the agent's page says why"}
 		}
 		if p := a.PullRequest(a.Repos[n].URL, s.Checkout(n).Branch); !opts.Person && p != nil && p.URL != "" {
 			return Words{p.Title, p.Body}, nil // unchanged
@@ -311,7 +311,7 @@ func (d *Desk) describe(ctx context.Context, s *agent.State, n int, commit, base
 	}
 	if from := cmp.Or(base, s.Checkout(n).BaseCommit); from != "" && !private {
 		if src.Commits, err = d.Git.Log(ctx, a.Repos[n].URL, from, commit, 4*maxCommits); err != nil {
-			d.Logger.WarnContext(ctx, "the commits of a pull request cannot be read", "agent", a.ID, "error", err)
+			d.Logger.WarnContext(ctx, "cannot read the commits of a pull request", "agent", a.ID, "error", err)
 		}
 	}
 	src.Template = d.template(ctx, a.Repos[n].URL, cmp.Or(base, commit))
@@ -340,7 +340,7 @@ func (d *Desk) template(ctx context.Context, url, commit string) string {
 		}
 	}
 	if err != nil {
-		d.Logger.WarnContext(ctx, "the template of a repository's pull requests cannot be read", "error", err)
+		d.Logger.WarnContext(ctx, "cannot read the pull request template of a repository", "error", err)
 	}
 	return ""
 }

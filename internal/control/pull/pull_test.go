@@ -211,7 +211,7 @@ func TestHooksPassedOverAreTold(t *testing.T) {
 	o.append(store.Append{AgentID: o.id, Events: []agent.Event{{Body: &agent.Pushed{RepoURL: repoURL, Branch: branch, Commit: o.head, Unhooked: "the pre-push hook said s3cr3t-value"}}}})
 	for _, opts := range []pull.Options{{}, {Title: "A title", Body: "A body."}, {Body: "A body."}} {
 		asked, err := o.propose(o.head, opts)
-		if err != nil || !strings.Contains(asked.Body, "git hooks were passed over:\n\n- the pre-push hook said") || strings.Contains(asked.Body, "s3cr3t-value") {
+		if err != nil || !strings.Contains(asked.Body, "git hooks were skipped:\n\n- the pre-push hook said") || strings.Contains(asked.Body, "s3cr3t-value") {
 			t.Errorf("%+v: the body is %q, %v", opts, asked.Body, err)
 		}
 	}

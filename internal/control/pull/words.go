@@ -82,7 +82,7 @@ func passedOver(why []string) string {
 		return ""
 	}
 	var b strings.Builder
-	b.WriteString("\n\nThe project's git hooks were passed over:\n")
+	b.WriteString("\n\nThe project's git hooks were skipped:\n")
 	for _, w := range why[:min(len(why), maxUnhooked)] {
 		b.WriteString("\n- " + escaped.Replace(oneLine(w)))
 	}

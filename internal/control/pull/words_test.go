@@ -59,7 +59,7 @@ func FuzzCompose(f *testing.F) {
 // even to a person's own text, and cannot be extended by its input.
 func TestComposeTellsOfHooks(t *testing.T) {
 	got := pull.Compose(pull.Source{Said: "Done.", Unhooked: []string{"the commit hooks did not let it pass", "a\n# heading"}, Link: "https://aloft.test/a", Name: "Mend"})
-	if !strings.HasPrefix(got.Body, "Done.\n\nThe project's git hooks were passed over:\n\n- the commit hooks did not let it pass\n- a # heading\n\n---\nMade by") {
+	if !strings.HasPrefix(got.Body, "Done.\n\nThe project's git hooks were skipped:\n\n- the commit hooks did not let it pass\n- a # heading\n\n---\nMade by") {
 		t.Errorf("the body is %q", got.Body)
 	}
 	if plain := pull.Compose(pull.Source{Said: "Done."}); strings.Contains(plain.Body, "hooks") {
