@@ -27,7 +27,7 @@ func Failure(status int, header http.Header, body []byte, now time.Time) *Error 
 	}
 	switch {
 	case status >= 300 && status < 400:
-		e.Reason, e.Message = BadRequest, "the address redirects elsewhere, which is not followed; set base_url to where it leads"
+		e.Reason, e.Message = BadRequest, "the address redirects to another address, which Aloft does not follow; set base_url to that address"
 	case e.Message == "" && e.Reason == NotFound:
 		e.Message = "no such model, or no such API at this address; check name and base_url"
 	case e.Message == "":

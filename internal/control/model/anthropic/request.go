@@ -176,7 +176,7 @@ func result(r conversation.ToolResult) *sdk.ToolResultBlockParam {
 	}
 	text := r.Text
 	if strings.TrimSpace(text) == "" && r.Error {
-		text = "the tool failed and said nothing" // the API rejects an error without content
+		text = "the tool failed without a message" // the API rejects an error without content
 	}
 	if strings.TrimSpace(text) != "" {
 		p.Content = append(p.Content, sdk.ToolResultBlockParamContentUnion{OfText: &sdk.TextBlockParam{Text: text}})

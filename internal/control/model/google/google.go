@@ -53,7 +53,7 @@ const defaultBaseURL = "https://generativelanguage.googleapis.com"
 // error if the key is missing.
 func New(cfg Config) (model.Model, error) {
 	if cfg.Key == "" {
-		return nil, fmt.Errorf("google model %s: it needs a key; give api_key or api_key_env", cfg.Name) // the SDK would look in the environment
+		return nil, fmt.Errorf("google model %s: the key is missing; set api_key or api_key_env", cfg.Name) // the SDK would look in the environment
 	}
 	if cfg.BaseURL == "" {
 		cfg.BaseURL = defaultBaseURL
@@ -129,7 +129,7 @@ func guarded(stream iter.Seq2[*sdk.GenerateContentResponse, error]) iter.Seq2[*s
 				return
 			}
 			if r := recover(); r != nil {
-				yield(nil, &model.Error{Reason: model.BadReply, Message: "the reply is not in the form of the API"})
+				yield(nil, &model.Error{Reason: model.BadReply, Message: "the reply does not match the API"})
 			}
 		}()
 		for res, err := range stream {

@@ -64,7 +64,7 @@ func (m *images) Generate(ctx context.Context, req model.ImageRequest) ([]byte, 
 func (m *images) whole(ctx context.Context, contents []*sdk.Content) (res *sdk.GenerateContentResponse, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			res, err = nil, &model.Error{Reason: model.BadReply, Message: "the reply is not in the form of the API"}
+			res, err = nil, &model.Error{Reason: model.BadReply, Message: "the reply does not match the API"}
 		}
 	}()
 	return m.models.GenerateContent(ctx, m.cfg.Name, contents, &sdk.GenerateContentConfig{ResponseModalities: []string{"TEXT", "IMAGE"}})

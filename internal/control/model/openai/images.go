@@ -90,7 +90,7 @@ func (m *images) generate(ctx context.Context, req model.ImageRequest) (data []b
 		} `json:"usage"`
 	}
 	if err := json.Unmarshal(text, &reply); err != nil {
-		return nil, used, &model.Error{Reason: model.BadReply, Message: "the reply is not in the form of the API"}
+		return nil, used, &model.Error{Reason: model.BadReply, Message: "the reply does not match the API"}
 	}
 	used = conversation.Usage{Input: max(reply.Usage.Input, 0), Output: max(reply.Usage.Output, 0)}
 	switch {

@@ -106,7 +106,7 @@ func Parse(data []byte) (*File, error) {
 		return nil, errors.New(yaml.FormatError(err, false, true))
 	}
 	if len(f.Scripts) == 0 {
-		return nil, errors.New("there is nothing in scripts")
+		return nil, errors.New("scripts is empty")
 	}
 	for i := range f.Scripts {
 		if err := f.Scripts[i].check(); err != nil {
@@ -125,7 +125,7 @@ func (s *Script) check() error {
 		s.pattern.Regexp = re
 	}
 	if len(s.Turns) == 0 {
-		return errors.New("there is nothing in turns")
+		return errors.New("turns is empty")
 	}
 	for i := range s.Turns {
 		if err := s.Turns[i].check(); err != nil {
@@ -141,7 +141,7 @@ func (t *Turn) check() error {
 	switch t.Stop {
 	case "", model.StopEnd, model.StopCalls, model.StopLength, model.StopRefusal:
 	default:
-		return fmt.Errorf("stop: %q is none of end, calls, length, refusal", t.Stop)
+		return fmt.Errorf("stop: invalid value %q: must be end, calls, length or refusal", t.Stop)
 	}
 	for _, text := range []string{t.Text, t.Thinking} {
 		if err := checkTemplate(text); err != nil {
@@ -173,7 +173,7 @@ func (t *Turn) check() error {
 			return fmt.Errorf("fail[%d]: give one of status, cut and unreachable", i)
 		}
 		if f.Status != 0 && (f.Status < http.StatusBadRequest || f.Status > 599) {
-			return fmt.Errorf("fail[%d]: status: %d is no failure", i, f.Status)
+			return fmt.Errorf("fail[%d]: status: %d is not a failure", i, f.Status)
 		}
 	}
 	return nil
@@ -204,13 +204,13 @@ func checkArgs(v any) (any, error) {
 		return v, nil
 	case float64:
 		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return nil, fmt.Errorf("%v cannot be said in JSON", v)
+			return nil, fmt.Errorf("%v cannot be encoded in JSON", v)
 		}
 		return v, nil
 	case nil, bool, int, int64, uint64:
 		return v, nil
 	}
-	return nil, fmt.Errorf("a value of type %T cannot be said in JSON", v)
+	return nil, fmt.Errorf("a value of type %T cannot be encoded in JSON", v)
 }
 
 func checkTemplate(text string) error {

@@ -193,7 +193,7 @@ func (at position) render() (Turn, error) {
 		return Turn{Text: at.summary}, nil
 	}
 	if at.script == nil {
-		return Turn{Text: "This script has nothing to say to that."}, nil
+		return Turn{Text: "The script has no reply to that."}, nil
 	}
 	n := at.turn
 	if at.script.Repeat {

@@ -289,8 +289,8 @@ func TestFile(t *testing.T) {
 func TestMistakesAreNamed(t *testing.T) {
 	for file, want := range map[string]string{
 		"":                                    "EOF",
-		"scripts: []":                         "nothing in scripts",
-		"scripts:\n  - turns: []":             "scripts[0]: there is nothing in turns",
+		"scripts: []":                         "scripts is empty",
+		"scripts:\n  - turns: []":             "scripts[0]: turns is empty",
 		"scripts:\n  - turn: []":              "[2:",
 		"scripts:\n  - turns:\n    - text: [": "[3:",
 		"scripts: [{turns: [{text: x, delay: fast}]}]":                "fast",
@@ -302,7 +302,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"scripts: [{turns: [{calls: [{tool: a, args: {x: .nan}}]}]}]": "NaN",
 		"scripts: [{turns: [{calls: [{tool: a, args: {x: '{{'}}]}]}]": "unclosed",
 		"scripts: [{turns: [{fail: [{}]}]}]":                          "fail[0]",
-		"scripts: [{turns: [{fail: [{status: 200}]}]}]":               "no failure",
+		"scripts: [{turns: [{fail: [{status: 200}]}]}]":               "not a failure",
 		"scripts: [{turns: [{fail: [{status: 500, cut: true}]}]}]":    "one of",
 	} {
 		if _, err := scripted.Parse([]byte(file)); err == nil || !strings.Contains(err.Error(), want) {
