@@ -102,7 +102,7 @@ func (t *thread) judge(ctx context.Context, c *agent.Call) (ask func() error, er
 		// The user's own command runs outside of the sandbox, like one on an
 		// allow list, but only if no sandboxed command could have changed the
 		// program that it starts.
-		t.setJudged(c, agent.CallRun, "policy", "a check of the request", "")
+		t.setJudged(c, agent.CallRun, "policy", "a check requested with the run", "")
 		return nil, nil
 	}
 	v, err := t.Review.Check(ctx, t.state(), c.ToolCall, t.machine.Enforced())

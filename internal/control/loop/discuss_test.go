@@ -120,7 +120,7 @@ func TestDiscussRefusals(t *testing.T) {
 	}
 	done := bodies[*agent.CallDone](r)
 	for i, want := range map[int]string{0: "has no pull request", 2: "body is missing", 3: "contains a secret", 4: "thread_id is missing", 5: "has no thread", 6: "thread_id is missing",
-		7: "no check is called", 8: "there is no action", 9: "do not fit the schema", 10: "contains a secret", 11: "contains a secret"} {
+		7: "no check is called", 8: "there is no action", 9: "do not match the schema", 10: "contains a secret", 11: "contains a secret"} {
 		if !done[i].Error || !strings.Contains(done[i].Text, want) {
 			t.Errorf("call %d: %q is not in %+v", i, want, done[i])
 		}
@@ -212,7 +212,7 @@ func TestAWaitSurvivesARestart(t *testing.T) {
 	if len(waits) != 1 || waits[0].Commit != r.machine.commit || time.Until(waits[0].Until) > time.Hour {
 		t.Errorf("waits %+v", waits)
 	}
-	if done := bodies[*agent.CallDone](r); done[1].Error || !strings.Contains(done[1].Text, "together success") {
+	if done := bodies[*agent.CallDone](r); done[1].Error || !strings.Contains(done[1].Text, "overall success") {
 		t.Errorf("%+v", done[1])
 	}
 }

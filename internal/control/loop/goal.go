@@ -33,7 +33,7 @@ func (l *Loop) judge(ctx context.Context) (told bool, err error) {
 		if journal.LeavesOpen(err) {
 			return false, err
 		}
-		l.Logger.Warn("the goal was not judged", "error", err)
+		l.Logger.Warn("cannot judge the goal", "error", err)
 		judged.Verdict = agent.GoalVerdict{Failure: failure(err).Message}
 	}
 	judged.Verdict.Goal = s.Judging.Goal

@@ -81,7 +81,7 @@ func (t *thread) imageRequest(ctx context.Context, c agent.Call) (model.ImageReq
 	d := json.NewDecoder(bytes.NewReader(c.Args))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&in); err != nil {
-		return refuse("the arguments do not fit the schema: %v", err)
+		return refuse("the arguments do not match the schema: %v", err)
 	}
 	in.Description = strings.TrimSpace(in.Description)
 	switch {
@@ -90,7 +90,7 @@ func (t *thread) imageRequest(ctx context.Context, c agent.Call) (model.ImageReq
 	case utf8.RuneCountInString(in.Description) > maxDescription:
 		return refuse("description has more than %d characters", maxDescription)
 	case len(in.References) > maxReferences:
-		return refuse("reference_image_paths has %d paths; at most %d are possible", len(in.References), maxReferences)
+		return refuse("reference_image_paths has %d paths; at most %d are allowed", len(in.References), maxReferences)
 	case t.holdsSecret(t.rec.Snapshot(), in.Description):
 		return refuse("description contains a secret, so it was not sent: describe the image without it")
 	}
@@ -121,7 +121,7 @@ func (t *thread) reference(ctx context.Context, id, path string) (image conversa
 	if err != nil {
 		return image, "", err
 	}
-	const hooked = "it cannot be used, because there are hooks that have to see what is read: generate the image without it"
+	const hooked = "it cannot be used, because hooks must see every file that is read: generate the image without it"
 	if unhooked, err := t.machine.Unhooked(ctx, t.rec.Snapshot().Agent); err != nil || !unhooked {
 		return image, hooked, err
 	}

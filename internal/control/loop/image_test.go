@@ -55,12 +55,12 @@ func TestGenerateImage(t *testing.T) {
 		{`{"description":" a red kite ","file_path":"kite.png"}`, "[saved]"},
 		{`{"description":"a blue one","reference_image_paths":["ref.png"]}`, "[saved]"},
 		{`{"description":"x","reference_image_paths":["none.png"]}`, "reference_image_paths[0]: no such file"},
-		{`{"description":"x","reference_image_paths":["a","b","c","d","e"]}`, "reference_image_paths has 5 paths; at most 4 are possible"},
+		{`{"description":"x","reference_image_paths":["a","b","c","d","e"]}`, "reference_image_paths has 5 paths; at most 4 are allowed"},
 		{`{"description":" "}`, "description is empty: say what the image shows"},
 		{`{"description":"` + strings.Repeat("é", 8001) + `"}`, "description has more than 8000 characters"},
 		{`{"description":"on it: s3cr3t-value"}`, "description contains a secret, so it was not sent: describe the image without it"},
 		{`{"description":"` + modeltest.Declined + `"}`, "The image was not generated: model_bad_request (HTTP 400): Your request was rejected by the safety system."},
-		{`{"prompt":"x"}`, `the arguments do not fit the schema: json: unknown field "prompt"`},
+		{`{"prompt":"x"}`, `the arguments do not match the schema: json: unknown field "prompt"`},
 	}
 	var want []string
 	for _, row := range rows {

@@ -224,7 +224,7 @@ func TestMCPCalls(t *testing.T) {
 		{"NoSuchTool", `CallMcpTool {"server":"local","tool_name":"other"}`, `the MCP server local has no tool "other". The following was written by the server`, "", false},
 		{"NeedsAuth", `CallMcpTool {"server":"closed","tool_name":"search"}`, "the MCP server closed cannot be used: it wants a sign-in", "", false},
 		{"Describe", `CallMcpTool {"server":"tickets"}`, "The following was written by the server", "", false},
-		{"NotJSON", `CallMcpTool {"server":["tickets"]}`, "the arguments do not fit the schema", "", false},
+		{"NotJSON", `CallMcpTool {"server":["tickets"]}`, "the arguments do not match the schema", "", false},
 		{"AToolByItself", `mcp__tickets__search {}`, `there is no tool "mcp__tickets__search"`, "", false},
 		{"Resources", `ListMcpResources {"server":"tickets"}`, "Written by the servers", "", false},
 		{"AllResources", `ListMcpResources {}`, "ok\nWritten by the servers", "", true},

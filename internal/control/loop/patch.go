@@ -49,14 +49,14 @@ func (t *thread) patches(ctx context.Context, c agent.Call) ([]tool.Patch, error
 	d := json.NewDecoder(bytes.NewReader(c.Args))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&in); err != nil {
-		return nil, fault.Invalid("the arguments do not fit the schema: %v", err)
+		return nil, fault.Invalid("the arguments do not match the schema: %v", err)
 	}
 	s := t.rec.Snapshot()
 	switch {
 	case s.Subagent(in.AgentID) != nil:
 		return nil, fault.Invalid("%s is a subagent, which works in your own tree: its changes are there already", in.AgentID)
 	case t.Tools.Patches == nil:
-		return nil, fault.Unavailable("the server knows no other agents")
+		return nil, fault.Unavailable("the server has no other agents")
 	}
 	patches, err := t.Tools.Patches(ctx, s, in.AgentID)
 	if err != nil || t.Review == nil {

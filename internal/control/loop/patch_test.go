@@ -31,7 +31,7 @@ func TestApplyAgentDiff(t *testing.T) {
 		{"ProtectedButFree", `{"agent_id":"bc-2"}`, permit.RunEverything, "applied r"},
 		{"Unknown", `{"agent_id":"bc-3"}`, permit.RunEverything, "Nothing was applied: you have no such agent"},
 		{"Nothing", `{"agent_id":"bc-4"}`, permit.RunEverything, "There is nothing to apply: you have everything that the agent has pushed."},
-		{"Schema", `{"id":"bc-1"}`, permit.RunEverything, `Nothing was applied: the arguments do not fit the schema: json: unknown field "id"`},
+		{"Schema", `{"id":"bc-1"}`, permit.RunEverything, `Nothing was applied: the arguments do not match the schema: json: unknown field "id"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, true)

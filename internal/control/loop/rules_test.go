@@ -147,7 +147,7 @@ func TestRulesOfTheNextRun(t *testing.T) {
 	changed := map[string]rule.Set{"web": repoRules["web"], "": {Rules: []rule.Rule{{Source: "AGENTS.md", From: rule.Repository, When: rule.Always, Text: "New text."}}}}
 	r.machine.rules = func(f rule.Folder) rule.Set { return changed[f.Path] }
 	followUp("go on")
-	wantOnce(t, r.model.requests[3], "a changed rule", []string{"New text.", "replace what you have of them: AGENTS.md", "Text of web."})
+	wantOnce(t, r.model.requests[3], "a changed rule", []string{"New text.", "replace their earlier versions: AGENTS.md", "Text of web."})
 	s := agent.Fold(r.id, r.events())
 	if len(s.Applied) != 4 {
 		t.Errorf("a compaction would keep %+v", s.Applied)

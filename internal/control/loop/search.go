@@ -32,7 +32,7 @@ func (t *thread) searchWeb(ctx context.Context, c conversation.ToolCall) (tool.R
 	d := json.NewDecoder(bytes.NewReader(c.Args))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&in); err != nil {
-		return tool.Failed("the arguments do not fit the schema: %v", err), nil
+		return tool.Failed("the arguments do not match the schema: %v", err), nil
 	}
 	in.Term = strings.TrimSpace(in.Term)
 	switch {

@@ -66,7 +66,7 @@ func TestWebSearch(t *testing.T) {
 		`WebSearch {"search_term":"who has s3cr3t-value"}`:                                "search_term contains a secret, so it was not sent: search without it",
 		`WebSearch {"search_term":" "}`:                                                   "search_term is empty: give the words to search for",
 		`WebSearch {"search_term":"` + strings.Repeat("é", 401) + `"}`:                    "search_term has more than 400 characters: search for fewer words",
-		`WebSearch {"query":"x"}`:                                                         `the arguments do not fit the schema: json: unknown field "query"`,
+		`WebSearch {"query":"x"}`:                                                         `the arguments do not match the schema: json: unknown field "query"`,
 	}
 	var want []string
 	for call, text := range calls {

@@ -134,7 +134,7 @@ func TestTasksAreRefused(t *testing.T) {
 		"VideoReview":   {`{"description":"d","prompt":"p","subagent_type":"videoReview"}`, "videoReview is not available: needs a model that accepts images, which \"m\" does not"},
 		"NoSuchType":    {`{"description":"d","prompt":"p","subagent_type":"bash"}`, `there is no subagent "bash"`},
 		"NoPrompt":      {`{"description":"d"}`, "prompt is missing"},
-		"UnknownField":  {`{"description":"d","prompt":"p","depth":2}`, "do not fit the schema"},
+		"UnknownField":  {`{"description":"d","prompt":"p","depth":2}`, "do not match the schema"},
 		"NobodyToGoOn":  {`{"description":"d","prompt":"p","resume":"call_1_0"}`, `there is no subagent "call_1_0"`},
 		"NoSuchModel":   {`{"description":"d","prompt":"p","model":"gone"}`, `there is no model "gone"`},
 		"TooLongPrompt": {`{"description":"d","prompt":"` + strings.Repeat("x", 200<<10) + `"}`, "put long content into a file"},

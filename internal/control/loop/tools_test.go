@@ -82,7 +82,7 @@ func TestReadTodos(t *testing.T) {
 		"All":    {`ReadTodos {}`, "[completed] 1: read\n[pending] 2: write\n"},
 		"None":   {`ReadTodos {"status":"cancelled"}`, "None of the 2 items is cancelled."},
 		"Wrong":  {`ReadTodos {"status":"open"}`, `status is "open"; must be one of pending, in_progress, completed, cancelled`},
-		"Schema": {`ReadTodos {"id":"1"}`, "the arguments do not fit the schema"},
+		"Schema": {`ReadTodos {"id":"1"}`, "the arguments do not match the schema"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, false)
@@ -93,7 +93,7 @@ func TestReadTodos(t *testing.T) {
 			if err := loop.Run(t.Context(), r.id, r.config()); err != nil {
 				t.Fatal(err)
 			}
-			if got := results(r); len(got) != 3 || got[0] != "The list is empty: TodoWrite makes one." || !strings.HasPrefix(got[2], c.want) {
+			if got := results(r); len(got) != 3 || got[0] != "The list is empty: create one with TodoWrite." || !strings.HasPrefix(got[2], c.want) {
 				t.Errorf("got %q", got)
 			}
 		})

@@ -119,7 +119,7 @@ func describe(c conversation.ToolCall) described {
 	case "WriteShellStdin": // the effect of input to a running program is unknown
 		return described{Call: permit.Call{Kind: permit.Shell, Unsandboxed: true}, subject: "input of a running command: " + string(c.Args), grant: "*"}
 	case "SetupVmEnvironment": // it affects machines of future agents, whatever their run mode
-		return described{Call: permit.Call{Kind: permit.Shell, Unsandboxed: true}, subject: "later machines are to install by: " + a.UpdateScript, grant: a.UpdateScript}
+		return described{Call: permit.Call{Kind: permit.Shell, Unsandboxed: true}, subject: "install script for later machines: " + a.UpdateScript, grant: a.UpdateScript}
 	case "PrManagement": // it is visible outside; the project decides to whom
 		if agent.PullReads(a.Action) {
 			break

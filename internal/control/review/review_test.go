@@ -38,7 +38,7 @@ func TestDescribe(t *testing.T) {
 		{"Shell", `{"command":"ls -l","description":"look"}`, permit.Shell, "ls -l"},
 		{"WriteShellStdin", `{"pid":7,"chars":"y"}`, permit.Shell, `input of a running command: {"pid":7,"chars":"y"}`},
 		{"ReadLints", `{}`, permit.Shell, "run the project's linters"},
-		{"SetupVmEnvironment", `{"update_script":"npm ci"}`, permit.Shell, "later machines are to install by: npm ci"},
+		{"SetupVmEnvironment", `{"update_script":"npm ci"}`, permit.Shell, "install script for later machines: npm ci"},
 		{"ComputerUse", `{"actions":[{"click":{"coordinate":{"x":1,"y":2}}},{"screenshot":{}}]}`, permit.Desktop, `on the desktop: click {"coordinate":{"x":1,"y":2}}; screenshot`},
 		{"ComputerUse", `{"actions":[{"wait":{"duration_ms":5}},{"screenshot":{}},{"cursorPosition":{}}]}`, permit.Other, ""},
 		{"ComputerUse", `{"actions":[{"screenshot":{},"key":{"key":"ctrl+w"}}]}`, permit.Desktop, `on the desktop: key {"key":"ctrl+w"}; screenshot`},

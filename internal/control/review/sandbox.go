@@ -94,6 +94,6 @@ func (r *Reviewer) sandboxed(ctx context.Context, a agent.Agent, c permit.Call, 
 	// A file can disable the sandbox, but not the review.
 	c.Unsandboxed = true
 	d = permit.Check(c, setting)
-	d.Why = "sandbox.json says insecure_none: " + d.Why
+	d.Why = "sandbox.json sets insecure_none: " + d.Why
 	return d, nil
 }

@@ -21,7 +21,7 @@ func ReadSwitch(raw json.RawMessage) (in SwitchArgs, refused *tool.Result) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&in); err != nil {
-		r := tool.Failed("the arguments do not fit the schema: %v", err)
+		r := tool.Failed("the arguments do not match the schema: %v", err)
 		return in, &r
 	}
 	if in.Target != agent.ModePlan && in.Target != agent.ModeAgent {

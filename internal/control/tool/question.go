@@ -40,7 +40,7 @@ func Question(c conversation.ToolCall) (agent.Approval, error) {
 		}
 	}
 	if err := d.Decode(&in); err != nil {
-		return agent.Approval{}, fmt.Errorf("the arguments do not fit the schema: %w", err)
+		return agent.Approval{}, fmt.Errorf("the arguments do not match the schema: %w", err)
 	}
 	q := agent.Approval{Subject: in.Title, Why: "it waits for your answer"}
 	if utf8.RuneCountInString(in.Title) > maxLabel {
@@ -87,9 +87,9 @@ func plan(d *json.Decoder) (agent.Approval, error) {
 		Todos                []agent.Todo
 	}
 	if err := d.Decode(&in); err != nil {
-		return agent.Approval{}, fmt.Errorf("the arguments do not fit the schema: %w", err)
+		return agent.Approval{}, fmt.Errorf("the arguments do not match the schema: %w", err)
 	}
-	q := agent.Approval{Subject: in.Name, Reason: in.Overview, Why: "it waits until you have judged its plan"}
+	q := agent.Approval{Subject: in.Name, Reason: in.Overview, Why: "it waits until you have decided on its plan"}
 	if in.Name == "" || strings.TrimSpace(in.Plan) == "" {
 		return q, fmt.Errorf("name or plan is missing")
 	}

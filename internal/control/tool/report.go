@@ -71,7 +71,7 @@ func decode(args json.RawMessage, to any) *tool.Result {
 	d := json.NewDecoder(bytes.NewReader(args))
 	d.DisallowUnknownFields()
 	if err := d.Decode(to); err != nil {
-		r := tool.Failed("the arguments do not fit the schema: %v", err)
+		r := tool.Failed("the arguments do not match the schema: %v", err)
 		return &r
 	}
 	return nil

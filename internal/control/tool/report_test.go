@@ -24,7 +24,7 @@ func TestReports(t *testing.T) {
 	}{
 		"Reflect":         {`Reflect {"reflection":"The tests pass."}`, "Noted", false},
 		"ReflectNothing":  {`Reflect {"reflection":" "}`, "reflection is missing", true},
-		"ReflectUnknown":  {`Reflect {"thought":"x"}`, "do not fit the schema", true},
+		"ReflectUnknown":  {`Reflect {"thought":"x"}`, "do not match the schema", true},
 		"Report":          {report(bug("B-1", "FIXED", ""), bug("B-2", "FALSE_POSITIVE", "by design"), bug("B-3", "COULD_NOT_FIX", "no access")), "B-1: fixed\nB-2: not a bug\nB-3: not fixed\n", false},
 		"ReportNothing":   {report(), "results: has 0", true},
 		"ReportTwice":     {report(bug("B-1", "FIXED", ""), bug("B-1", "FIXED", "")), `results[1].bug_id: duplicate "B-1"`, true},

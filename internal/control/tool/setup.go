@@ -32,7 +32,7 @@ func setUpVMEnvironment(ctx context.Context, c conversation.ToolCall, a agent.Ag
 	d := json.NewDecoder(bytes.NewReader(c.Args))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&in); err != nil {
-		return refused(fault.Invalid("the arguments do not fit the schema: %v", err)), nil
+		return refused(fault.Invalid("the arguments do not match the schema: %v", err)), nil
 	}
 	switch script := strings.TrimSpace(in.Script); {
 	case script == "":

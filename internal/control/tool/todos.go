@@ -27,7 +27,7 @@ func todoWrite(args json.RawMessage, list []agent.Todo) tool.Result {
 	d := json.NewDecoder(bytes.NewReader(args))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&in); err != nil {
-		return tool.Failed("the arguments do not fit the schema: %v", err)
+		return tool.Failed("the arguments do not match the schema: %v", err)
 	}
 	if in.Merge == nil {
 		return tool.Failed("merge is missing: true changes the listed items, false replaces the list")
@@ -72,7 +72,7 @@ func readTodos(args json.RawMessage, list []agent.Todo) tool.Result {
 	d := json.NewDecoder(bytes.NewReader(args))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&in); err != nil {
-		return tool.Failed("the arguments do not fit the schema: %v", err)
+		return tool.Failed("the arguments do not match the schema: %v", err)
 	}
 	if in.Status != "" && !slices.Contains(statuses, in.Status) {
 		return tool.Failed("status is %q; must be one of %s", in.Status, strings.Join(statuses, ", "))
@@ -81,7 +81,7 @@ func readTodos(args json.RawMessage, list []agent.Todo) tool.Result {
 	r := todoList(wanted)
 	switch {
 	case len(list) == 0:
-		r.Text = "The list is empty: TodoWrite makes one."
+		r.Text = "The list is empty: create one with TodoWrite."
 	case len(wanted) == 0:
 		r.Text = fmt.Sprintf("None of the %d items is %s.", len(list), in.Status)
 	}

@@ -50,7 +50,7 @@ const LostAnswer = "the Aloft server restarted while this call was running. The 
 func (o *Offers) Check(ctx context.Context, s *agent.State, c conversation.ToolCall) (server mcp.Server, why string, err error) {
 	a, ok := argsOf(c)
 	if !ok {
-		return server, "the arguments do not fit the schema", nil
+		return server, "the arguments do not match the schema", nil
 	}
 	servers, err := o.Servers(ctx, s)
 	if err != nil {

@@ -118,9 +118,9 @@ func facilities(user string, f *agent.Facilities) (out []string) {
 	install := installCommands[f.PackageManager]
 	switch {
 	case install == "":
-		out = append(out, "There is no package manager for the system: download programs, or use the package managers of languages.")
+		out = append(out, "There is no system package manager: download programs, or use the package managers of languages.")
 	case !f.Root:
-		out = append(out, "You cannot install packages of the system: use the package managers of languages, or download programs.")
+		out = append(out, "You cannot install system packages: use the package managers of languages, or download programs.")
 	case f.PackageManager == "apt-get":
 		out = append(out, "Install packages with `"+sudo+"apt-get update && "+sudo+install+" NAME`. That starts no services: `"+sudo+"service NAME start` does.")
 	default:

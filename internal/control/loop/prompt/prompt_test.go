@@ -49,10 +49,10 @@ func TestPromptsSayWhatTheMachineHas(t *testing.T) {
 			"the user `ubuntu` with passwordless `sudo`.", "The system is Debian GNU/Linux 12 (bookworm).", "`sudo apt-get update && sudo apt-get install -y NAME`", "Docker is not installed.", "There is no desktop.",
 		}},
 		{"root", agent.Facilities{PackageManager: "apk", Root: true, Docker: "installed", Desktop: true}, []string{"A desktop is installed", "the user `root`.", "`apk add NAME`", "`service docker start`"}},
-		{"node", agent.Facilities{PackageManager: "dnf", Docker: "refused"}, []string{"the user `node`, who cannot become root", "You cannot install packages", "Docker cannot run in this machine"}},
+		{"node", agent.Facilities{PackageManager: "dnf", Docker: "refused"}, []string{"the user `node`, who cannot become root", "You cannot install system packages", "Docker cannot run in this machine"}},
 		{"ubuntu", agent.Facilities{Root: true, Docker: "installable"}, []string{"Docker is not installed. If you need it, install it, and start it with `sudo service docker start`."}},
 		{"ubuntu", agent.Facilities{Root: true, Docker: "installed", DockerHostNetwork: true}, []string{"Its containers have no network of their own", "`docker run --network=host`"}},
-		{"ubuntu", agent.Facilities{}, []string{"who cannot become root", "There is no package manager"}},
+		{"ubuntu", agent.Facilities{}, []string{"who cannot become root", "There is no system package manager"}},
 	} {
 		s := agent.Fold("bc-1", []agent.Event{
 			{Seq: 1, Body: &agent.Created{}}, {Seq: 2, Body: &agent.MachineReady{User: tt.user, Facilities: &tt.has}},

@@ -192,7 +192,7 @@ func (r *Requests) Manage(ctx context.Context, c conversation.ToolCall, m Pusher
 	d := json.NewDecoder(bytes.NewReader(c.Args))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&in); err != nil {
-		return tool.Failed("the arguments do not fit the schema: %v", err), nil
+		return tool.Failed("the arguments do not match the schema: %v", err), nil
 	}
 	s := r.Recorder.Snapshot()
 	n := 0

@@ -70,6 +70,6 @@ func hasNews(s *agent.State) bool {
 // notPosted journals why a review was not posted.
 func (r *Requests) notPosted(ctx context.Context, err error) error {
 	failure := pull.FailureOf(err)
-	r.Log.Warn("a review was not posted", "code", failure.Code, "error", err)
+	r.Log.Warn("cannot post a review", "code", failure.Code, "error", err)
 	return r.Recorder.Record(ctx, &agent.ReviewNotPosted{Failure: failure})
 }

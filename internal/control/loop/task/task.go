@@ -40,7 +40,7 @@ func Read(raw json.RawMessage) (Args, error) {
 	d.DisallowUnknownFields()
 	switch err := d.Decode(&in); {
 	case err != nil:
-		return in, fmt.Errorf("the arguments do not fit the schema: %w", err)
+		return in, fmt.Errorf("the arguments do not match the schema: %w", err)
 	case strings.TrimSpace(in.Prompt) == "":
 		return in, errors.New("prompt is missing: write everything that the subagent needs to know")
 	case len(in.Prompt) > maxPrompt:
