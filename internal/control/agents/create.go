@@ -165,7 +165,7 @@ func (c *Creator) journal(ctx context.Context, q *Request, prompt conversation.M
 		Events: []agent.Event{{Body: created}, {RunID: q.RunID, Body: run}},
 	})
 	if errors.Is(err, store.ErrExists) {
-		taken := fault.Conflict("agent %s exists already", q.ID).Named("agent_id_conflict").At("agentId")
+		taken := fault.Conflict("agent %s already exists", q.ID).Named("agent_id_conflict").At("agentId")
 		return c.findRepeated(ctx, q, prompt, taken)
 	}
 	return first, err

@@ -165,8 +165,8 @@ func (c *Creator) changeOwner(ctx context.Context, by account.APIKey, created *a
 	if err == nil && e.Team {
 		return nil, nil
 	}
-	const words = "The agent that this one was forked from has a saved environment of another person, which does not come along: " +
-		"a new machine is made as for an agent that names no environment, without that environment's secrets."
+	const words = "The agent that this one was forked from has a saved environment of another person, which is not copied: " +
+		"a new machine is created as for an agent that names no environment, without that environment's secrets."
 	created.Env.ID, created.Env.Name, created.EnvironmentText = "", "", ""
 	return []agent.Event{{Body: &agent.Notice{Code: agent.CodeEnvironmentGone, Text: words}}}, nil
 }

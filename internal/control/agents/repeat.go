@@ -39,7 +39,7 @@ func SamePrompt(e agent.Event, prompt conversation.Message) error {
 	}
 	made, ok := e.Body.(*agent.RunCreated)
 	if !ok {
-		return fmt.Errorf("event %d is no prompt", e.Seq)
+		return fmt.Errorf("event %d is not a prompt", e.Seq)
 	}
 	_, then, err := agent.Encode(&agent.RunCreated{Prompt: dropFetched(made.Prompt, prompt)})
 	if err != nil {

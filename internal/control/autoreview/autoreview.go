@@ -96,7 +96,7 @@ func (d *Desk) review(ctx context.Context, c inbound.Change) error {
 		d.Logger.InfoContext(ctx, "review started by an event", "url", p.URL, "commit", p.HeadCommit, "agent", id)
 		return nil
 	case fa.Code == "agent_id_conflict":
-		return inbound.Ignored("its commit is reviewed already")
+		return inbound.Ignored("its commit has already been reviewed")
 	case fa.Kind == fault.KindInternal || fa.Kind == fault.KindUnavailable || fa.Kind == fault.KindExhausted:
 		return err
 	}

@@ -78,7 +78,7 @@ func TestEachCommitIsReviewedOnce(t *testing.T) {
 	if err := w.desk.Changed(t.Context(), change); err != nil || len(w.started) != 1 {
 		t.Fatalf("started %v, %v", w.started, err)
 	}
-	ignored(change, "reviewed already")
+	ignored(change, "already been reviewed")
 	w.forge.Push(w.repo, "c")
 	if err := w.desk.Changed(t.Context(), change); err != nil || len(w.started) != 2 {
 		t.Fatalf("started %v, %v", w.started, err)

@@ -38,7 +38,7 @@ func (b *Builder) baseOf(ctx context.Context, p Plan) (of base, notes []string, 
 		}
 		why := " does not exist, has expired, belongs to another repository, or belongs to another member and is not published"
 		if l.ID != "" {
-			why = " stands on the image " + l.Content() + ", which cannot be had"
+			why = " is based on the image " + l.Content() + ", which is unavailable"
 		}
 		notes = append(notes, "The snapshot "+e.Snapshot+why+". The machine starts from the next base instead.")
 		e = e.WithoutSnapshot()
@@ -94,7 +94,7 @@ func (b *Builder) imageOr(ctx context.Context, name string) (image string, notes
 	if err == nil || ctx.Err() != nil {
 		return name, nil
 	}
-	return b.Image, []string{"The image " + name + " cannot be had: " + messageOf(err) + ". The machine starts from the default image."}
+	return b.Image, []string{"The image " + name + " is unavailable: " + messageOf(err) + ". The machine starts from the default image."}
 }
 
 // isAvailable reports whether a layer and the image below it are available.

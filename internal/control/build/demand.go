@@ -20,7 +20,7 @@ type Request struct {
 // ctx ends.
 func (b *Builder) Demand(ctx context.Context, w Request, tell func(string)) (environment.Record, error) {
 	if b.Layers == nil {
-		return environment.Record{}, fault.NotImplemented("this server cannot save machines, so it cannot build environments ahead")
+		return environment.Record{}, fault.NotImplemented("this server cannot save machines, so it cannot build environments in advance")
 	}
 	p, err := b.plan(ctx, source{repoURL: w.RepoURL, userID: w.UserID})
 	if err != nil {

@@ -84,7 +84,7 @@ func (b *Builder) readDockerfile(ctx context.Context, p *Plan) error {
 	read := func(paths []string) (map[string]string, error) {
 		ids, err := b.Files.IDs(ctx, p.repoURL, p.Commit, paths)
 		if err != nil {
-			return nil, fmt.Errorf("look for what %s copies: %w", cmp.Or(spec.Dockerfile, "the Dockerfile"), err)
+			return nil, fmt.Errorf("find the files that %s copies: %w", cmp.Or(spec.Dockerfile, "the Dockerfile"), err)
 		}
 		return ids, nil
 	}

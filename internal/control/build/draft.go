@@ -21,7 +21,7 @@ func (b *Builder) Draft(ctx context.Context, repoURL string, userID int64, text 
 		return environment.Record{}, p.Findings, fault.Invalid("the environment has mistakes").Named("environment_invalid").Hint("the findings list each mistake by line and key")
 	}
 	if b.Layers == nil {
-		return environment.Record{}, p.Findings, fault.NotImplemented("this server cannot save machines, so it cannot build environments ahead")
+		return environment.Record{}, p.Findings, fault.NotImplemented("this server cannot save machines, so it cannot build environments in advance")
 	}
 	if p.Commit == "" {
 		return environment.Record{}, p.Findings, fault.Conflict("the repository has no commit to try it on").Named("repository_empty").Hint("push a first commit")

@@ -103,7 +103,7 @@ func (b *Builder) raise(ctx context.Context, r environment.Record, w *failedBuil
 		return err
 	}
 	if len(r.Commits) == 0 {
-		return fault.Conflict("the build does not say what was checked out").Named("no_wreck")
+		return fault.Conflict("the build has no record of its checkouts").Named("no_wreck")
 	}
 	set, err := b.variables(ctx, r.EnvironmentID, r.URLs())
 	if err != nil {

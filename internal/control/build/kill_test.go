@@ -516,7 +516,7 @@ func TestImageIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	git.Commit("app", "main", "Start from it", map[string]string{".aloft/environment.json": fmt.Sprintf(`{"snapshot": %q}`, saved)})
-	if base := prepare(); base.Layer != "" || base.Image != "host" || !strings.Contains(strings.Join(base.Notes, "\n"), saved+" stands on the image gone.example/app:1, which cannot be had") {
+	if base := prepare(); base.Layer != "" || base.Image != "host" || !strings.Contains(strings.Join(base.Notes, "\n"), saved+" is based on the image gone.example/app:1, which is unavailable") {
 		t.Errorf("a snapshot whose image is gone: %+v", base)
 	}
 }

@@ -131,7 +131,7 @@ func (b *Builder) Stop(ctx context.Context, machineID string, why error) (ours b
 	}
 	stops, ok := m.(machine.Snapshotter)
 	if !ok {
-		return true, errors.New("this cannot stop a machine from outside")
+		return true, errors.New("this runtime cannot stop a machine from outside")
 	}
 	return true, stops.Stop(ctx)
 }

@@ -358,10 +358,10 @@ func (b *Builder) chooseDeleted(ctx context.Context, p *Plan) (found bool, err e
 		}
 	}
 	if text == "" {
-		p.Gone = was + " The machine is made as for an agent that names no environment."
+		p.Gone = was + " The machine is created as for an agent that names no environment."
 		return false, nil
 	}
-	p.Gone = was + " The machine is made as that environment was when the agent was created."
+	p.Gone = was + " The machine is created from the environment as it was when the agent was created."
 	p.Environment, p.Findings = environment.Parse("environment.json", []byte(text))
 	p.deleted = true
 	p.Where = fmt.Sprintf("the deleted environment %s, as it was when the agent was created", p.chosen)

@@ -33,7 +33,7 @@ func (f *Fleet) StopMachine(ctx context.Context, id string, why error) error {
 	}
 	stops, ok := m.(machine.Measured)
 	if !ok {
-		return errors.New("this cannot stop a machine from outside")
+		return errors.New("this runtime cannot stop a machine from outside")
 	}
 	return stops.Stop(ctx)
 }
