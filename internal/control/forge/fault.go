@@ -73,7 +73,7 @@ func Refusal(r Repo, status int, header http.Header, words string, now time.Time
 			Hint("create a new one and put it in git.credentials")
 	case status == http.StatusForbidden:
 		return fault.Denied("%s does not allow the token to do this to %s%s", r.Host, r.Path, says).Named(CodeDenied).
-			Hint("it needs to write pull requests: of GitHub the scope repo, or Pull requests and Contents to write, Checks and Commit statuses to read, and for reviews Commit statuses to write; of GitLab api; of Gitea write:repository and write:issue")
+			Hint("it needs to write pull requests: GitHub: the scope repo, or write access to Pull requests and Contents, read access to Checks and Commit statuses, and for reviews write access to Commit statuses; GitLab: api; Gitea: write:repository and write:issue")
 	case status == http.StatusNotFound || status == http.StatusGone:
 		return fault.NotFound("%s cannot find this in %s, or the token has no access to it%s", r.Host, r.Path, says).Named(CodeNotFound).
 			Hint("check the name, and that the token reaches the repository")

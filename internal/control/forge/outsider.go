@@ -16,7 +16,7 @@ func Outsider(ctx context.Context, f Forge, r Repo, user string) (string, error)
 	}
 	a, ok := f.(Access)
 	if !ok {
-		return fmt.Sprintf("%s does not tell who may write to %s", r.Host, r.Path), nil
+		return fmt.Sprintf("%s does not report who may write to %s", r.Host, r.Path), nil
 	}
 	may, err := a.MayWrite(ctx, r, user)
 	switch {

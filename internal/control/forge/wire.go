@@ -205,7 +205,7 @@ func (w *Wire) do(ctx context.Context, at *url.URL, a Ask) (*url.URL, error) {
 	}
 	if err := json.Unmarshal(data, a.Out); err != nil {
 		return nil, fault.Unavailable("the response of %s is not that of the expected API", a.Repo.Host).Named(CodeUnreachable).
-			Hint("check that the address is the host's own, and its kind is right").Because(errors.New("not the JSON that was expected"))
+			Hint("check the host's address, and `forge` in its entry of git.credentials").Because(errors.New("unexpected JSON"))
 	}
 	if a.Failed != nil {
 		if err := a.Failed(); err != nil {

@@ -42,9 +42,9 @@ func refused(t *testing.T, s *Server, h Host) {
 		"429":             {Answer{429, map[string]string{"Retry-After": "7"}, page}, forge.CodeRateLimited, "retried automatically"},
 		"500":             {Answer{500, nil, page}, forge.CodeUnreachable, "retried automatically"},
 		"503":             {Answer{503, map[string]string{"Retry-After": "7"}, ""}, forge.CodeUnreachable, "retried automatically"},
-		"garbage":         {Answer{200, nil, `{"number": `}, forge.CodeUnreachable, "its kind is right"},
-		"another's JSON":  {Answer{200, nil, `[[1], "x"]`}, forge.CodeUnreachable, "its kind is right"},
-		"a page":          {Answer{200, map[string]string{"Content-Type": "text/html"}, page}, forge.CodeUnreachable, "its kind is right"},
+		"garbage":         {Answer{200, nil, `{"number": `}, forge.CodeUnreachable, "in its entry of git.credentials"},
+		"another's JSON":  {Answer{200, nil, `[[1], "x"]`}, forge.CodeUnreachable, "in its entry of git.credentials"},
+		"a page":          {Answer{200, map[string]string{"Content-Type": "text/html"}, page}, forge.CodeUnreachable, "in its entry of git.credentials"},
 		"moved elsewhere": {Answer{302, map[string]string{"Location": "https://elsewhere.test/api"}, ""}, forge.CodeConflict, "configure the address that"},
 		"no host":         {Answer{301, map[string]string{"Location": "ftp://elsewhere.test/"}, ""}, forge.CodeConflict, "configure the address that"},
 	} {

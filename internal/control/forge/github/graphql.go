@@ -48,7 +48,7 @@ func (f *Forge) query(ctx context.Context, r forge.Repo, query string, variables
 	}
 	if json.Unmarshal(answer.Data, out) != nil {
 		return fault.Unavailable("the response of %s is not that of the expected API", r.Host).Named(forge.CodeUnreachable).
-			Hint("check that the address is the host's own, and its kind is right")
+			Hint("check the host's address, and `forge` in its entry of git.credentials")
 	}
 	return nil
 }
