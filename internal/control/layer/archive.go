@@ -53,7 +53,7 @@ func (s *Store) Archivable(ctx context.Context, id string) error {
 			links[key] = true
 		}
 		if left -= info.Size(); left < 0 {
-			return fault.Exhausted("the files of %s are larger than %d GiB together", id, maxPacked>>30).Named("snapshot_too_large")
+			return fault.Exhausted("the files of %s are larger than %d GiB in total", id, maxPacked>>30).Named("snapshot_too_large")
 		}
 		return nil
 	})
@@ -86,7 +86,7 @@ func (s *Store) Add(ctx context.Context, l Layer, archive io.Reader) error {
 	}
 	return s.locked(func() error {
 		if s.Has(l.ID) {
-			return fmt.Errorf("add layer %s: it exists", l.ID)
+			return fmt.Errorf("add layer %s: it already exists", l.ID)
 		}
 		return s.moveInto(l, tree)
 	})

@@ -176,7 +176,7 @@ func (s *Store) Layer(id string) (Layer, error) {
 
 func notFound(id string) error {
 	return fault.NotFound("there is no snapshot or build %q here", id).Named("snapshot_not_found").
-		Hint("`aloft snapshot list` shows those that are kept, and `aloft snapshot import` brings others")
+		Hint("`aloft snapshot list` shows those that are kept, and `aloft snapshot import` adds others")
 }
 
 // List returns the kept layers, oldest first.

@@ -166,7 +166,7 @@ func (p *packer) whiteout(dir, base string) error {
 
 func (p *packer) file(path string, h *tar.Header, size int64) error {
 	if p.left -= size; p.left < 0 {
-		return fmt.Errorf("the layer's files are larger than %d GiB together", maxPacked>>30)
+		return fmt.Errorf("the layer's files are larger than %d GiB in total", maxPacked>>30)
 	}
 	h.Typeflag, h.Size = tar.TypeReg, size
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)

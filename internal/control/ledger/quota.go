@@ -38,7 +38,7 @@ func (q Quota) MayUseMore(ctx context.Context, userID int64) error {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		q.Logger.Warn("cannot measure all that a person uses of the disk", "user", userID, "error", err)
+		q.Logger.Warn("cannot measure a person's disk usage completely", "user", userID, "error", err)
 	}
 	total := Sum(rows)
 	if !q.isOver(total) {
