@@ -52,7 +52,7 @@ func Parse(text string) (Patch, error) {
 			at++
 		case len(p.Files) == 0:
 			if strings.TrimSpace(line) != "" {
-				return Patch{}, fmt.Errorf("line %d: want a line that begins with diff --git", at+1)
+				return Patch{}, fmt.Errorf("line %d: expected a line that begins with diff --git", at+1)
 			}
 			at++
 		case strings.HasPrefix(line, "--- "):

@@ -319,7 +319,7 @@ func (cs *Calls) meet(ctx context.Context) (hello, error) {
 }
 
 // errDropped is the cause with which unwanted calls are aborted.
-var errDropped = errors.New("the call is not needed any more")
+var errDropped = errors.New("the call is no longer needed")
 
 // errClosed is returned by calls in flight when the Calls is closed.
 var errClosed = fault.Unavailable("the connection to the machine was closed")

@@ -59,7 +59,7 @@ func (m *MCP) Use(ctx context.Context, servers []mcp.Server, p *sandbox.Policy, 
 		return nil, fmt.Errorf("run MCP servers: %w", m.conn.Lost(err))
 	}
 	if commas(res.Msg.GetListings(), depthOfTools) > maxToolsTold {
-		return nil, fmt.Errorf("run MCP servers: the machine told of more than %d tools", maxToolsTold)
+		return nil, fmt.Errorf("run MCP servers: the machine listed more than %d tools", maxToolsTold)
 	}
 	var said []mcp.Listing
 	if err := json.Unmarshal(res.Msg.GetListings(), &said); err != nil {

@@ -132,7 +132,7 @@ func signInFault(err error) error {
 		err = u.Err
 	}
 	return fault.Unavailable("cannot sign in to the server: %s", mcp.Clean(err.Error(), maxWords)).Named(CodeNoToken).
-		Hint("ask whoever runs it; where its provider does not support client registration, set auth.CLIENT_ID")
+		Hint("ask the operator of the MCP server; if its provider does not support client registration, set auth.CLIENT_ID")
 }
 
 // discover reads the metadata of the server and of its OAuth provider.

@@ -150,7 +150,7 @@ func (p *Party) List(ctx context.Context, server mcp.Server) mcp.Listing {
 type MayHaveRun struct{ Why string }
 
 func (m *MayHaveRun) Error() string {
-	return m.Why + ". The call may have had its effect, in part or whole: it was not sent again. Look at what it was to change before you call again"
+	return m.Why + ". The call may have taken effect, in part or completely, and was not sent again. Check what it should have changed before you call again"
 }
 
 // Call calls a tool once. If the server has forgotten the session, and so has
@@ -284,7 +284,7 @@ func result(server string, res *sdk.CallToolResult, hide *redact.Redactor) mcp.R
 				Server: server, URI: hide.String(c.URI), Name: hide.String(c.Name), Title: hide.String(c.Title), Description: hide.String(c.Description), MediaType: c.MIMEType,
 			}})
 		default:
-			out.Content = append(out.Content, mcp.Content{Text: fmt.Sprintf("(something that is not known: %T)", c)})
+			out.Content = append(out.Content, mcp.Content{Text: fmt.Sprintf("(content of unknown type %T)", c)})
 		}
 	}
 	return out

@@ -38,19 +38,19 @@ func newMeters(m metric.Meter, active func(context.Context) (map[agent.Status]in
 		h, err := m.Float64Histogram(name, metric.WithDescription(words), metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(bounds...))
 		*to, wrong = h, errors.Join(wrong, err)
 	}
-	counter(&all.runsStarted, "aloft_runs_started", "Runs that were asked for.")
+	counter(&all.runsStarted, "aloft_runs_started", "Requested runs.")
 	counter(&all.runsEnded, "aloft_runs_ended", "Runs that have ended, by status and, for ERROR, by code.")
-	counter(&all.toolCalls, "aloft_tool_calls", "Tool calls that are done, by tool and outcome.")
+	counter(&all.toolCalls, "aloft_tool_calls", "Finished tool calls, by tool and outcome.")
 	counter(&all.modelCalls, "aloft_model_requests", "Requests to models, by model and outcome.")
-	counter(&all.fallbacks, "aloft_model_fallbacks", "How often another model replaced one whose provider was busy, by both.")
+	counter(&all.fallbacks, "aloft_model_fallbacks", "Fallbacks from a model whose provider was busy to another model, by both.")
 	counter(&all.tokens, "aloft_tokens", "Tokens, by model and kind.")
 	counter(&all.appends, "aloft_journal_appends", "Writes to the journal, by outcome.")
 	counter(&all.events, "aloft_journal_events", "Events in the journal, by kind.")
-	counter(&all.machinesLost, "aloft_machines_lost", "Machines that stopped without being asked to.")
-	seconds(&all.boot, "aloft_machine_boot_seconds", "From the decision to make or start a machine until it is ready.",
+	counter(&all.machinesLost, "aloft_machines_lost", "Machines that stopped unexpectedly.")
+	seconds(&all.boot, "aloft_machine_boot_seconds", "Time from the decision to create or start a machine until it is ready.",
 		.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300)
-	seconds(&all.toolTime, "aloft_tool_call_seconds", "How long tool calls took in the machine.", .001, .005, .01, .05, .1, .5, 1, 5, 30, 120, 600)
-	seconds(&all.appendTime, "aloft_event_latency_seconds", "How long events took to be on disk.", .0005, .001, .0025, .005, .01, .025, .05, .1, .5, 1)
+	seconds(&all.toolTime, "aloft_tool_call_seconds", "Duration of tool calls in the machine.", .001, .005, .01, .05, .1, .5, 1, 5, 30, 120, 600)
+	seconds(&all.appendTime, "aloft_event_latency_seconds", "Time to write events to disk.", .0005, .001, .0025, .005, .01, .025, .05, .1, .5, 1)
 	_, err := m.Int64ObservableGauge("aloft_runs_active", metric.WithDescription("Runs that have not ended, of all servers, by status."),
 		metric.WithInt64Callback(func(ctx context.Context, to metric.Int64Observer) error {
 			counts, err := active(ctx)

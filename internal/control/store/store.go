@@ -16,10 +16,10 @@ import (
 // Errors that callers check for. They are always wrapped.
 var (
 	ErrNotFound  = errors.New("not found")
-	ErrExists    = errors.New("exists already")
-	ErrMoved     = errors.New("the journal has moved on")    // Append.IfHead did not match
-	ErrLeaseLost = errors.New("the lease is another's")      // Append.Owner does not hold the lease
-	ErrFull      = errors.New("the store cannot be written") // disk full or read-only; nothing was written
+	ErrExists    = errors.New("already exists")
+	ErrMoved     = errors.New("the journal has newer events")    // Append.IfHead did not match
+	ErrLeaseLost = errors.New("another owner holds the lease")      // Append.Owner does not hold the lease
+	ErrFull      = errors.New("cannot write to the store") // disk full or read-only; nothing was written
 	// ErrUnreachable means that a remote database does not respond. Nothing was
 	// written.
 	ErrUnreachable = errors.New("the store is unreachable")

@@ -24,7 +24,7 @@ const failuresPerSecond = 10
 func tokenDigest(token string) ([32]byte, error) {
 	if b, err := hex.DecodeString(token); err != nil || len(b) != 32 {
 		return [32]byte{}, fault.Invalid("the token must be 64 hex digits").
-			Hint("make one with: openssl rand -hex 32")
+			Hint("create one with: openssl rand -hex 32")
 	}
 	return sha256.Sum256([]byte(strings.ToLower(token))), nil
 }

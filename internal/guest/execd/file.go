@@ -24,7 +24,7 @@ func (s *Server) path(given string) (string, error) {
 		return "", fault.Invalid("the path is empty").At("path")
 	}
 	if strings.ContainsRune(given, 0) {
-		return "", fault.Invalid("the path holds a NUL byte").At("path")
+		return "", fault.Invalid("the path contains a NUL byte").At("path")
 	}
 	if !filepath.IsAbs(given) {
 		given = filepath.Join(s.workspace, given)

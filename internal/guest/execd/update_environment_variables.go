@@ -24,7 +24,7 @@ func (s *Server) UpdateEnvironmentVariables(ctx context.Context, req *connect.Re
 	names := slices.Clone(req.Msg.GetUnset())
 	for name, value := range req.Msg.GetSet() {
 		if strings.ContainsRune(value, 0) { // do not repeat the value, which may be secret
-			return nil, fault.Invalid("the value of %s holds a NUL byte", name).At("set")
+			return nil, fault.Invalid("the value of %s contains a NUL byte", name).At("set")
 		}
 		names = append(names, name)
 	}
