@@ -80,7 +80,7 @@ func (m *Machine) stand(rec *record) error {
 	}
 	if len(below) > 0 && below[0].Image != rec.Spec.Image {
 		return fault.Invalid("%s is based on the image %s, not on %s", rec.Layer, below[0].Image, rec.Spec.Image).
-			Named("image_mismatch").Hint("name the image that it was saved on, or begin without it")
+			Named("image_mismatch").Hint("use the image that it was saved on, or start without the snapshot")
 	}
 	if rec.below, err = m.r.layers.Claim(m.claim(), m.dir, rec.Layer); err != nil {
 		return err
@@ -132,7 +132,7 @@ func (m *Machine) writeRecord(rec record) error {
 func (r *Runtime) tend() {
 	r.working.Go(func() {
 		if err := r.layers.Tend(r.ctx); err != nil && r.ctx.Err() == nil {
-			r.log.Error("tend saved layers", "err", err)
+			r.log.Error("cannot maintain saved layers", "err", err)
 		}
 	})
 }

@@ -75,7 +75,7 @@ func digestPrograms(fsys fs.FS) (names []string, digest string, err error) {
 		names = append(names, name)
 	}
 	if len(names) == 0 {
-		return nil, "", errors.New("there are no programs; build with make build")
+		return nil, "", errors.New("the embedded programs are missing; build with make build")
 	}
 	return names, hex.EncodeToString(sum.Sum(nil))[:16], nil
 }

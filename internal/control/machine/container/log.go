@@ -27,7 +27,7 @@ func (r *Runtime) keepLogsShort(ctx context.Context) {
 			return
 		case <-tick.C:
 			if err := r.cutLogs(); err != nil {
-				r.log.Error("cut machine logs", "err", err)
+				r.log.Error("cannot truncate machine logs", "err", err)
 			}
 		}
 	}
