@@ -25,7 +25,7 @@ type option struct {
 	words    string
 	refused  string            // why no value but the standard one is accepted; "" where others are
 	ours     bool              // not one of the product that Aloft follows
-	at       func(*config) any // *int, *string, *bool or *slog.Level
+	target       func(*config) any // *int, *string, *bool or *slog.Level
 }
 
 // kind is the type of an option's value.
@@ -44,78 +44,78 @@ const (
 // options are all flags, in the order of the reference.
 var options = []option{
 	{name: "port", kind: kindPort, standard: "8080", words: "HTTP port on 127.0.0.1, also -p; 0 selects a free port, which is logged",
-		at: func(c *config) any { return &c.Port }},
+		target: func(c *config) any { return &c.Port }},
 	{name: "pty-websocket-port", kind: kindPort, standard: "8081", words: "port on 127.0.0.1 for PTYs over WebSockets; 0 selects a free port, which is logged",
-		at: func(c *config) any { return &c.PTYPort }},
+		target: func(c *config) any { return &c.PTYPort }},
 	{name: "auth-token", kind: kindString, words: "64 hex digits that callers must present; required. Prefer " + envPrefix + "AUTH_TOKEN, which ps does not show",
-		at: func(c *config) any { return &c.AuthToken }},
+		target: func(c *config) any { return &c.AuthToken }},
 	{name: "log-level", kind: kindLevel, standard: "info", words: "lowest level to log: debug, info, warn or error",
-		at: func(c *config) any { return &c.LogLevel }},
+		target: func(c *config) any { return &c.LogLevel }},
 	{name: "rg-path", kind: kindPath, standard: "rg", words: "path of ripgrep; if it does not exist, exec-daemon uses its own search, which is slower",
 		at: func(c *config) any { return &c.RgPath }},
 	{name: "browser-enabled", kind: kindBool, standard: "false", words: "tell the agent's commands the browser, in CHROME_PATH, PUPPETEER_EXECUTABLE_PATH and CHROME_EXECUTABLE_PATH; needs --computer-use-enabled",
 		at: func(c *config) any { return &c.Browser }},
 	{name: "cursor-self-control-enabled", kind: kindBool, standard: "false", words: "let the agent control its own editor", refused: "--computer-use-enabled has replaced it",
-		at: func(c *config) any { return &c.CursorSelfControl }},
+		target: func(c *config) any { return &c.CursorSelfControl }},
 	{name: "mcp-config", kind: kindJSON, words: "MCP servers, in the format of mcp.json; programs among them run until a caller selects others",
-		at: func(c *config) any { return &c.MCPConfig }},
+		target: func(c *config) any { return &c.MCPConfig }},
 	{name: "mcp-oauth-server-urls", kind: kindJSON, words: "MCP servers that need a sign-in", refused: "the control plane signs in to MCP servers, so that no token enters a machine: configure them there",
-		at: func(c *config) any { return &c.MCPOAuthServerURLs }},
+		target: func(c *config) any { return &c.MCPOAuthServerURLs }},
 	{name: "http-mcp-tools-file", kind: kindPath, words: "file with a JSON list of the tools of MCP servers that the control plane calls: {server, tools: [{name, description, arguments}]}; they are listed, and refused here",
-		at: func(c *config) any { return &c.HTTPMCPToolsFile }},
+		target: func(c *config) any { return &c.HTTPMCPToolsFile }},
 	{name: "cloud-rules-enabled", kind: kindBool, standard: "false", words: "include the section of AGENTS.md and CLAUDE.md that is only for background agents: \"Cursor Cloud specific instructions\"",
-		at: func(c *config) any { return &c.CloudRules }},
+		target: func(c *config) any { return &c.CloudRules }},
 	{name: "computer-use-enabled", kind: kindBool, standard: "false", words: "let the agent use the desktop at DISPLAY",
-		at: func(c *config) any { return &c.ComputerUse }},
+		target: func(c *config) any { return &c.ComputerUse }},
 	{name: "secret-redaction-enabled", kind: kindBool, standard: "false", words: "replace the values of the variables listed in CLOUD_AGENT_INJECTED_SECRET_NAMES or CURSOR_AGENT_INJECTED_SECRET_NAMES (separated by commas) by [REDACTED] in all output",
 		at: func(c *config) any { return &c.Redact }},
 	{name: "chrome-executable-path", kind: kindPath, words: "the browser in these variables; default with --browser-enabled: the installed Chrome or Chromium",
 		at: func(c *config) any { return &c.ChromeExecutable }},
 	{name: "record-screen-enabled", kind: kindBool, standard: "false", words: "let the agent record the desktop, if DISPLAY is set and ffmpeg is installed",
-		at: func(c *config) any { return &c.RecordScreen }},
+		target: func(c *config) any { return &c.RecordScreen }},
 	{name: "generate-image-enabled", kind: kindBool, standard: "false", words: "save images that the control plane gets from an image model",
-		at: func(c *config) any { return &c.GenerateImage }},
+		target: func(c *config) any { return &c.GenerateImage }},
 	{name: "sandbox-enabled", kind: kindBool, standard: "false", words: "run commands of Shell, and Grep, in the sandbox unless the call disables it",
-		at: func(c *config) any { return &c.Sandbox }},
+		target: func(c *config) any { return &c.Sandbox }},
 	{name: "sandbox-helper-path", kind: kindPath, words: "the sandbox program; default sandbox in the folder of exec-daemon",
-		at: func(c *config) any { return &c.SandboxHelper }},
+		target: func(c *config) any { return &c.SandboxHelper }},
 	{name: "claude-md-enabled", kind: kindBool, standard: "true", words: "read AGENTS.md and CLAUDE.md when a caller asks for the rules of a folder",
-		at: func(c *config) any { return &c.ClaudeMD }},
+		target: func(c *config) any { return &c.ClaudeMD }},
 	{name: "trace-endpoint", kind: kindURL, words: "OpenTelemetry receiver (OTLP over gRPC) for traces, metrics and logs; unused in ghost mode",
-		at: func(c *config) any { return &c.TraceEndpoint }},
+		target: func(c *config) any { return &c.TraceEndpoint }},
 	{name: "trace-auth-token", kind: kindString, words: "token for that receiver; prefer " + envPrefix + "TRACE_AUTH_TOKEN, which ps does not show",
-		at: func(c *config) any { return &c.TraceToken }},
+		target: func(c *config) any { return &c.TraceToken }},
 	{name: "ghost-mode", kind: kindBool, standard: "true", words: "send no telemetry, whatever the other flags say; set false to send it",
-		at: func(c *config) any { return &c.GhostMode }},
+		target: func(c *config) any { return &c.GhostMode }},
 	{name: "trace-insecure", kind: kindBool, standard: "false", words: "connect to that receiver without TLS",
-		at: func(c *config) any { return &c.TraceInsecure }},
+		target: func(c *config) any { return &c.TraceInsecure }},
 
 	{name: "auth-token-file", kind: kindPath, words: "file that contains the token", ours: true,
-		at: func(c *config) any { return &c.AuthTokenFile }},
+		target: func(c *config) any { return &c.AuthTokenFile }},
 	{name: "state-dir", kind: kindPath, standard: "/run/aloft/exec", words: "folder for the records of calls, which survive a restart", ours: true,
-		at: func(c *config) any { return &c.StateDir }},
+		target: func(c *config) any { return &c.StateDir }},
 	{name: "workspace", kind: kindPath, standard: "/workspace", words: "folder where the agent works", ours: true,
-		at: func(c *config) any { return &c.Workspace }},
+		target: func(c *config) any { return &c.Workspace }},
 	{name: "output-dir", kind: kindPath, standard: shell.DefaultOutputDir, words: "folder for command output that is too long for a result", ours: true,
-		at: func(c *config) any { return &c.OutputDir }},
+		target: func(c *config) any { return &c.OutputDir }},
 	{name: "artifacts-dir", kind: kindPath, standard: execd.DefaultArtifacts, words: "folder of files that the server copies before the machine is removed", ours: true,
-		at: func(c *config) any { return &c.ArtifactsDir }},
+		target: func(c *config) any { return &c.ArtifactsDir }},
 	{name: "tmux-socket", kind: kindPath, words: "socket of the terminals' tmux server; default in the state folder", ours: true,
-		at: func(c *config) any { return &c.TmuxSocket }},
+		target: func(c *config) any { return &c.TmuxSocket }},
 	{name: "tmux-kept", kind: kindBool, standard: "false", words: "another process runs that server: do not start one", ours: true,
-		at: func(c *config) any { return &c.TmuxKept }},
+		target: func(c *config) any { return &c.TmuxKept }},
 	{name: "index-dir", kind: kindPath, standard: "/tmp/aloft/index", words: "folder for the index of SemSearch", ours: true,
-		at: func(c *config) any { return &c.IndexDir }},
+		target: func(c *config) any { return &c.IndexDir }},
 	{name: "recording-dir", kind: kindPath, standard: "/tmp/aloft/recording", words: "folder for recordings until they are saved as artifacts", ours: true,
-		at: func(c *config) any { return &c.RecordingDir }},
+		target: func(c *config) any { return &c.RecordingDir }},
 	{name: "embedding-url", kind: kindString, words: "base URL, up to /v1, of an OpenAI-compatible endpoint that SemSearch uses for ranking; without it nothing is sent", ours: true,
-		at: func(c *config) any { return &c.EmbeddingURL }},
+		target: func(c *config) any { return &c.EmbeddingURL }},
 	{name: "embedding-model", kind: kindString, words: "the model at that endpoint", ours: true,
-		at: func(c *config) any { return &c.EmbeddingModel }},
+		target: func(c *config) any { return &c.EmbeddingModel }},
 	{name: "embedding-key-file", kind: kindPath, words: "file that contains the key for that endpoint", ours: true,
-		at: func(c *config) any { return &c.EmbeddingKeyFile }},
+		target: func(c *config) any { return &c.EmbeddingKeyFile }},
 	{name: "boot-id", kind: kindString, words: "id of this boot of the machine, also " + bootIDVariable + "; by default generated and stored in the state folder", ours: true,
-		at: func(c *config) any { return &c.BootID }},
+		target: func(c *config) any { return &c.BootID }},
 }
 
 // usage is the option's line of help.
@@ -132,7 +132,7 @@ func (o option) usage() string {
 
 // add makes the option a flag.
 func (o option) add(flags *flag.FlagSet, c *config) {
-	switch at := o.at(c).(type) {
+	switch at := o.target(c).(type) {
 	case *int:
 		n, _ := strconv.Atoi(o.standard) // the table's own
 		flags.IntVar(at, o.name, n, o.usage())
@@ -154,7 +154,7 @@ func (o option) add(flags *flag.FlagSet, c *config) {
 
 // check validates the value.
 func (o option) check(c *config) error {
-	switch at := o.at(c).(type) {
+	switch at := o.target(c).(type) {
 	case *bool:
 		if o.refused != "" && *at != (o.standard == "true") {
 			return errors.New(o.refused)

@@ -35,7 +35,7 @@ func (t test) String() string { return strings.TrimSpace(t.pkg + " " + t.name) }
 // failure is a failed test with its output.
 type failure struct {
 	test
-	said string
+	output string
 }
 
 // tester runs go test and passes its JSON output to read; see goTest.
@@ -91,7 +91,7 @@ func (c *count) reruns() []test {
 // broke reports whether the package ended before all its tests had run.
 func (c *count) broke(pkg string) bool {
 	return slices.ContainsFunc(c.failures, func(f failure) bool {
-		return f.pkg == pkg && (f.name == "" || slices.ContainsFunc(strings.Split(f.said, "\n"), func(l string) bool {
+		return f.pkg == pkg && (f.name == "" || slices.ContainsFunc(strings.Split(f.output, "\n"), func(l string) bool {
 			return strings.HasPrefix(l, "panic: ") || strings.HasPrefix(l, "fatal error: ")
 		}))
 	})
@@ -237,15 +237,15 @@ func (c *count) flakyTests() []test {
 // sum prints the flaky tests, the counts, and the reason of each failure.
 func (c *count) sum() {
 	for _, f := range c.flaky {
-		fmt.Fprintf(c.w, "FLAKY %s: failed, then passed by itself\n%s", f.test, f.said)
+		fmt.Fprintf(c.w, "FLAKY %s: failed, then passed by itself\n%s", f.test, f.output)
 	}
 	if n := len(c.flakyTests()); n > maxFlaky {
 		fmt.Fprintf(c.w, "%d flaky tests: more than %d fail the run\n", n, maxFlaky)
 	}
 	fmt.Fprintf(c.w, "%d passed, %d failed, %d skipped\n", c.tally("pass"), c.tally("fail"), c.tally("skip"))
 	// A test that failed only because of its subtests has no reason of its own.
-	told := slices.DeleteFunc(slices.Clone(c.failures), func(f failure) bool { return len(reasons(f.said, 1)) == 0 })
+	told := slices.DeleteFunc(slices.Clone(c.failures), func(f failure) bool { return len(reasons(f.output, 1)) == 0 })
 	for _, f := range told {
-		fmt.Fprintf(c.w, "FAIL %s\n%s\n", f.test, strings.Join(reasons(f.said, max(5, 18/len(told))), "\n"))
+		fmt.Fprintf(c.w, "FAIL %s\n%s\n", f.test, strings.Join(reasons(f.output, max(5, 18/len(told))), "\n"))
 	}
 }

@@ -14,20 +14,20 @@ const maxDepth = 64
 // node is a value and its offset. Its value is nil, a bool, a json.Number, a
 // string, a []node or a []member.
 type node struct {
-	value any
-	at    int // offset in the file
+	value  any
+	offset int // offset in the file
 }
 
 // member is a key of an object, in the order of the file.
 type member struct {
-	key   string
-	at    int
-	value node
+	key    string
+	offset int
+	value  node
 }
 
 // syntaxError describes a syntax error to the author of the file.
 type syntaxError struct {
-	at      int
+	offset  int
 	message string
 	instead string
 }
@@ -55,7 +55,7 @@ func readJSONC(text string) (n node, err *syntaxError) {
 		}
 	}()
 	r.skip()
-	if !r.at('{') && !r.at('[') {
+	if !r.isAt('{') && !r.isAt('[') {
 		r.fail(r.pos, "write one object, as in {\"install\": \"npm ci\"}", "not a JSON object: it begins with %s", r.context())
 	}
 	n = r.read()
@@ -67,7 +67,7 @@ func readJSONC(text string) (n node, err *syntaxError) {
 }
 
 func (r *reader) fail(at int, instead, format string, args ...any) {
-	panic(&syntaxError{at: at, message: fmt.Sprintf(format, args...), instead: instead})
+	panic(&syntaxError{offset: at, message: fmt.Sprintf(format, args...), instead: instead})
 }
 
 // skip skips white space and comments.
@@ -100,14 +100,14 @@ func (r *reader) context() string {
 	if r.pos >= len(r.text) {
 		return "the end of the file"
 	}
-	if r.at('"') {
+	if r.isAt('"') {
 		return "a double quote"
 	}
 	c, _ := utf8.DecodeRuneInString(r.text[r.pos:])
 	return fmt.Sprintf("%q", string(c))
 }
 
-func (r *reader) at(c byte) bool { return r.pos < len(r.text) && r.text[r.pos] == c }
+func (r *reader) isAt(c byte) bool { return r.pos < len(r.text) && r.text[r.pos] == c }
 
 func (r *reader) read() node {
 	r.skip()
@@ -117,11 +117,11 @@ func (r *reader) read() node {
 	defer func() { r.depth-- }()
 	start := r.pos
 	switch {
-	case r.at('{'):
+	case r.isAt('{'):
 		return node{r.object(), start}
-	case r.at('['):
+	case r.isAt('['):
 		return node{r.array(), start}
-	case r.at('"'):
+	case r.isAt('"'):
 		return node{r.str(), start}
 	}
 	word := r.word()
@@ -132,7 +132,7 @@ func (r *reader) read() node {
 		return node{nil, start}
 	case json.Valid([]byte(word)): // only a number is left
 		return node{json.Number(word), start}
-	case r.at('\''):
+	case r.isAt('\''):
 		r.fail(start, "put text in double quotes: \"…\"", "text in single quotes")
 	case word == "":
 		r.fail(start, "write a value: text in double quotes, a number, true, false, [ ] or { }", "%s where a value belongs", r.context())
@@ -155,18 +155,18 @@ func (r *reader) word() string {
 func (r *reader) next(open int, end byte, first bool) bool {
 	r.skip()
 	comma := false
-	if r.at(',') && !first {
+	if r.isAt(',') && !first {
 		comma = true
 		r.pos++
 		r.skip()
 	}
 	switch {
-	case r.at(end):
+	case r.isAt(end):
 		r.pos++
 		return false
 	case r.pos >= len(r.text):
 		r.fail(open, fmt.Sprintf("close it with %c", end), "%c is not closed", r.text[open])
-	case r.at(','):
+	case r.isAt(','):
 		r.fail(r.pos, "write one comma between two values", "extra comma")
 	case !first && !comma:
 		r.fail(r.pos, fmt.Sprintf("put a comma before %s", r.context()), "a comma is missing")
@@ -179,17 +179,17 @@ func (r *reader) object() []member {
 	r.pos++
 	members := []member{}
 	for first := true; r.next(open, '}', first); first = false {
-		m := member{at: r.pos}
-		if !r.at('"') {
+		m := member{offset: r.pos}
+		if !r.isAt('"') {
 			word := r.word()
 			if word == "" {
-				r.fail(m.at, "write a key in double quotes, as in \"install\": \"npm ci\"", "%s where a key belongs", r.context())
+				r.fail(m.offset, "write a key in double quotes, as in \"install\": \"npm ci\"", "%s where a key belongs", r.context())
 			}
-			r.fail(m.at, fmt.Sprintf("put the key in double quotes: %q", word), "the key %s has no quotes", word)
+			r.fail(m.offset, fmt.Sprintf("put the key in double quotes: %q", word), "the key %s has no quotes", word)
 		}
 		m.key = r.str()
 		r.skip()
-		if !r.at(':') {
+		if !r.isAt(':') {
 			r.fail(r.pos, fmt.Sprintf("write %q: and then the value", m.key), "%s where a colon belongs", r.context())
 		}
 		r.pos++

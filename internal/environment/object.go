@@ -66,7 +66,7 @@ func (o object) read(d *decoder, key string, n node) (any, bool) {
 		if len(o.either) > 0 {
 			instead = fmt.Sprintf("write an object with %s, as in {%q: …}", strings.Join(o.either, " or "), o.either[0])
 		}
-		d.wrong(n.at, key, instead, "expected an object, not %s", kind(n))
+		d.wrong(n.offset, key, instead, "expected an object, not %s", kind(n))
 		return nil, false
 	}
 	values := map[string]any{}
@@ -78,11 +78,11 @@ func (o object) read(d *decoder, key string, n node) (any, bool) {
 		}
 		i := slices.IndexFunc(o.keys, func(k Key) bool { return k.Name == m.key })
 		if i < 0 {
-			d.warn(m.at, at, o.suggest(m.key), "unknown key; it has no effect")
+			d.warn(m.offset, at, o.suggest(m.key), "unknown key; it has no effect")
 			continue
 		}
 		if seen[m.key] {
-			d.warn(m.at, at, "keep one", "duplicate key; the last one counts")
+			d.warn(m.offset, at, "keep one", "duplicate key; the last one counts")
 			delete(values, m.key)
 		}
 		seen[m.key] = true
@@ -91,17 +91,17 @@ func (o object) read(d *decoder, key string, n node) (any, bool) {
 		}
 		v, ok := o.keys[i].shape.read(d, at, m.value)
 		if c := o.keys[i].closed; !ok && c != nil {
-			d.warn(m.value.at, at, "fix it", "this restriction is invalid, so %s", c.means)
+			d.warn(m.value.offset, at, "fix it", "this restriction is invalid, so %s", c.means)
 			v, ok = c.value, true
 		}
 		if ok {
 			values[m.key] = v
 			if key == "" {
-				d.positions[m.key] = position{at, m.at}
+				d.positions[m.key] = position{at, m.offset}
 			}
 		}
 	}
-	return values, o.complete(d, key, n.at, seen, values)
+	return values, o.complete(d, key, n.offset, seen, values)
 }
 
 // complete reports whether exactly one of the keys that exclude each other is

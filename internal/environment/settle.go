@@ -9,8 +9,8 @@ import (
 
 // position is a location in the file.
 type position struct {
-	key string // the key as written in the file
-	at  int
+	key    string // the key as written in the file
+	offset int
 }
 
 // recordPosition records the location of a list's item, whose index changes when lists
@@ -54,7 +54,7 @@ func (d *decoder) open(data []byte) (node, bool) {
 	}
 	n, err := readJSONC(source)
 	if err != nil {
-		d.wrong(err.at, "", err.instead, "%s", err.message)
+		d.wrong(err.offset, "", err.instead, "%s", err.message)
 		return node{}, false
 	}
 	return n, true
@@ -70,7 +70,7 @@ func (d *decoder) validate(e *Environment, dir string) {
 	for i, p := range e.Ports {
 		if seen[p.Port] {
 			at := d.positions["ports["+strconv.Itoa(i)+"]"]
-			d.warn(at.at, at.key, "keep one", "duplicate port %d", p.Port)
+			d.warn(at.offset, at.key, "keep one", "duplicate port %d", p.Port)
 			continue
 		}
 		seen[p.Port] = true
@@ -79,7 +79,7 @@ func (d *decoder) validate(e *Environment, dir string) {
 	e.Ports = kept
 	e.Name = clean(e.Name, 255)
 	if m := d.positions["mcpServerAllowlist"]; e.DisableAllMCPServers && len(e.MCPServerAllowlist) > 0 {
-		d.warn(m.at, m.key, "keep one of them", "it has no effect together with disableAllMcpServers")
+		d.warn(m.offset, m.key, "keep one of them", "it has no effect together with disableAllMcpServers")
 	}
 	d.settleEgress(e)
 }
@@ -94,9 +94,9 @@ func (d *decoder) settleEgress(e *Environment) {
 	switch {
 	case e.EgressMode == "":
 		e.EgressMode = EgressDefaultWithSettings
-		d.warn(m.at, m.key, "add \"egressMode\"", "without egressMode it counts as with %s: the list and the usual package hosts are reached, and nothing else", EgressDefaultWithSettings)
+		d.warn(m.offset, m.key, "add \"egressMode\"", "without egressMode it counts as with %s: the list and the usual package hosts are reached, and nothing else", EgressDefaultWithSettings)
 	case len(e.EgressAllowlist) > 0 && (e.EgressMode == EgressAllowAll || e.EgressMode == EgressParentPlusSettings):
-		d.warn(m.at, m.key, "keep one of them", "it has no effect together with egressMode %s, since an environment cannot widen the network", e.EgressMode)
+		d.warn(m.offset, m.key, "keep one of them", "it has no effect together with egressMode %s, since an environment cannot widen the network", e.EgressMode)
 	}
 }
 
@@ -124,14 +124,14 @@ func (d *decoder) settleBase(e *Environment, dir string) {
 	image := d.positions["image"]
 	switch {
 	case e.Image != "" && e.Build != nil && e.Snapshot == "":
-		d.wrong(image.at, image.key, "keep one of them", "image and build are both set; build takes precedence")
+		d.wrong(image.offset, image.key, "keep one of them", "image and build are both set; build takes precedence")
 		e.Image = ""
 	case e.Image != "" && e.Build != nil:
-		d.wrong(image.at, image.key, "keep one of them", "image and build are both set together with snapshot; build replaces image")
+		d.wrong(image.offset, image.key, "keep one of them", "image and build are both set together with snapshot; build replaces image")
 		e.Image = ""
 	}
 	if may := d.positions["agentCanUpdateSnapshot"]; e.AgentCanUpdateSnapshot != nil && *e.AgentCanUpdateSnapshot && !e.MaySave() {
-		d.warn(may.at, may.key, "remove it", "it has no effect together with image or build: they are rebuilt from their source")
+		d.warn(may.offset, may.key, "remove it", "it has no effect together with image or build: they are rebuilt from their source")
 	}
 }
 
@@ -139,12 +139,12 @@ func (d *decoder) settleBase(e *Environment, dir string) {
 // leaves the repository.
 func (d *decoder) pathInside(at position, key, dir, p string) (string, bool) {
 	if strings.HasPrefix(p, "/") || strings.Contains(p, `\`) {
-		d.wrong(at.at, at.key+"."+key, "write it from the folder "+dir+", with /", "%q is not a path in the repository", clean(p, 100))
+		d.wrong(at.offset, at.key+"."+key, "write it from the folder "+dir+", with /", "%q is not a path in the repository", clean(p, 100))
 		return "", false
 	}
 	joined := path.Join(dir, p)
 	if joined == ".." || strings.HasPrefix(joined, "../") {
-		d.wrong(at.at, at.key+"."+key, "write a path that stays within it; .. is the root of the repository", "%q leaves the repository", clean(p, 100))
+		d.wrong(at.offset, at.key+"."+key, "write a path that stays within it; .. is the root of the repository", "%q leaves the repository", clean(p, 100))
 		return "", false
 	}
 	return joined, true
@@ -159,7 +159,7 @@ func (d *decoder) settleTerminals(terminals []Terminal) {
 		said := t.Name
 		t.Name = strings.Join(strings.Fields(clean(said, 100)), " ")
 		if said != "" && strings.ContainsAny(said, "\n\r") {
-			d.warn(at.at, at.key+".name", "write "+strconv.Quote(t.Name), "the name has more than one line")
+			d.warn(at.offset, at.key+".name", "write "+strconv.Quote(t.Name), "the name has more than one line")
 		}
 		if t.Name == "" {
 			t.Name = "terminal " + strconv.Itoa(i+1)
@@ -169,7 +169,7 @@ func (d *decoder) settleTerminals(terminals []Terminal) {
 			t.Name = name + " " + strconv.Itoa(n)
 		}
 		if said != "" && t.Name != name {
-			d.warn(at.at, at.key+".name", "give each a unique name", "duplicate name; this one is renamed to %q", t.Name)
+			d.warn(at.offset, at.key+".name", "give each a unique name", "duplicate name; this one is renamed to %q", t.Name)
 		}
 		taken[t.Name] = true
 	}

@@ -39,23 +39,23 @@ func (t text) read(d *decoder, key string, n node) (any, bool) {
 	s, ok := n.value.(string)
 	switch {
 	case !ok:
-		d.wrong(n.at, key, "write "+orText(t.what)+" in double quotes", "this is %s", kind(n))
+		d.wrong(n.offset, key, "write "+orText(t.what)+" in double quotes", "this is %s", kind(n))
 		return nil, false
 	case strings.ContainsRune(s, 0):
-		d.wrong(n.at, key, "remove it", `a \u0000 in text`)
+		d.wrong(n.offset, key, "remove it", `a \u0000 in text`)
 		return nil, false
 	case len(s) > t.max:
-		d.wrong(n.at, key, fmt.Sprintf("write at most %d", t.max), "this has %d bytes", len(s))
+		d.wrong(n.offset, key, fmt.Sprintf("write at most %d", t.max), "this has %d bytes", len(s))
 		return nil, false
 	case strings.TrimSpace(s) == "":
 		if !t.empty {
-			d.warn(n.at, key, "write "+orText(t.what)+", or remove the key", "this is empty")
+			d.warn(n.offset, key, "write "+orText(t.what)+", or remove the key", "this is empty")
 		}
 		return nil, false
 	}
 	if t.check != nil {
 		if c := t.check(s); c != nil {
-			d.wrong(n.at, key, c.instead, "%s", c.message)
+			d.wrong(n.offset, key, c.instead, "%s", c.message)
 			return nil, false
 		}
 	}
@@ -79,7 +79,7 @@ func (c choice) read(d *decoder, key string, n node) (any, bool) {
 	if s, ok := n.value.(string); ok && slices.Contains(c, s) {
 		return s, true
 	}
-	d.wrong(n.at, key, "write one of "+strings.Join(c, ", "), "this is %s", kind(n))
+	d.wrong(n.offset, key, "write one of "+strings.Join(c, ", "), "this is %s", kind(n))
 	return nil, false
 }
 
@@ -102,12 +102,12 @@ func (b boolean) read(d *decoder, key string, n node) (any, bool) {
 	case string:
 		if v == "true" || v == "false" {
 			if !b.quoted {
-				d.warn(n.at, key, "write "+v+" without quotes", "%q is text", v)
+				d.warn(n.offset, key, "write "+v+" without quotes", "%q is text", v)
 			}
 			return v == "true", true
 		}
 	}
-	d.wrong(n.at, key, "write true or false", "this is %s", kind(n))
+	d.wrong(n.offset, key, "write true or false", "this is %s", kind(n))
 	return nil, false
 }
 
@@ -131,7 +131,7 @@ func (l list) schema() map[string]any {
 func (l list) read(d *decoder, key string, n node) (any, bool) {
 	nodes, ok := n.value.([]node)
 	if !ok {
-		d.wrong(n.at, key, "enclose it in [ and ]", "expected a list, not %s", kind(n))
+		d.wrong(n.offset, key, "enclose it in [ and ]", "expected a list, not %s", kind(n))
 		return nil, false
 	}
 	items := []any{}
@@ -149,11 +149,11 @@ func (l list) read(d *decoder, key string, n node) (any, bool) {
 			}
 			if len(items) == l.max {
 				full = true
-				d.wrong(item.at, at, fmt.Sprintf("leave at most %d", l.max), "this and the following entries exceed the limit")
+				d.wrong(item.offset, at, fmt.Sprintf("leave at most %d", l.max), "this and the following entries exceed the limit")
 				continue
 			}
 			if v, ok := l.of.read(d, at, item); ok {
-				d.recordPosition(at, len(items), key, item.at)
+				d.recordPosition(at, len(items), key, item.offset)
 				items = append(items, v)
 			}
 		}
@@ -188,7 +188,7 @@ func (e either) read(d *decoder, key string, n node) (any, bool) {
 		return nil, false
 	}
 	if e.odd {
-		d.warn(n.at, key, fmt.Sprintf("write {%q: …}", e.key), "this is %s alone", kind(n))
+		d.warn(n.offset, key, fmt.Sprintf("write {%q: …}", e.key), "this is %s alone", kind(n))
 	}
 	return map[string]any{e.key: v}, true
 }
@@ -212,11 +212,11 @@ func (r number) read(d *decoder, key string, n node) (any, bool) {
 	}
 	i, err := strconv.Atoi(word)
 	if err != nil || i < r.min || i > r.max {
-		d.wrong(n.at, key, "write a whole "+r.describe(), "this is %s", kind(n))
+		d.wrong(n.offset, key, "write a whole "+r.describe(), "this is %s", kind(n))
 		return nil, false
 	}
 	if _, ok := n.value.(string); ok {
-		d.warn(n.at, key, fmt.Sprintf("write %d without quotes", i), "%q is text", word)
+		d.warn(n.offset, key, fmt.Sprintf("write %d without quotes", i), "%q is text", word)
 	}
 	return i, true
 }
@@ -236,14 +236,14 @@ func (m mapping) schema() map[string]any {
 func (m mapping) read(d *decoder, key string, n node) (any, bool) {
 	members, ok := n.value.([]member)
 	if !ok {
-		d.wrong(n.at, key, `write {"NAME": "value"}`, "this is %s", kind(n))
+		d.wrong(n.offset, key, `write {"NAME": "value"}`, "this is %s", kind(n))
 		return nil, false
 	}
 	values := map[string]any{}
 	for _, mem := range members {
 		at := key + "." + displayKey(mem.key)
 		if c := m.name(mem.key); c != nil {
-			d.wrong(mem.at, at, c.instead, "%s", c.message)
+			d.wrong(mem.offset, at, c.instead, "%s", c.message)
 			continue
 		}
 		value := ""
@@ -257,15 +257,15 @@ func (m mapping) read(d *decoder, key string, n node) (any, bool) {
 		case nil:
 			continue
 		default:
-			d.wrong(mem.value.at, at, "write text in double quotes", "this is %s", kind(mem.value))
+			d.wrong(mem.value.offset, at, "write text in double quotes", "this is %s", kind(mem.value))
 			continue
 		}
 		if len(value) > m.max || strings.ContainsRune(value, 0) {
-			d.wrong(mem.value.at, at, fmt.Sprintf("write at most %d bytes, none of them 0", m.max), "the value has %d bytes or a \\u0000", len(value))
+			d.wrong(mem.value.offset, at, fmt.Sprintf("write at most %d bytes, none of them 0", m.max), "the value has %d bytes or a \\u0000", len(value))
 			continue
 		}
 		if _, ok := values[mem.key]; ok {
-			d.warn(mem.at, at, "keep one", "duplicate key; the last one counts")
+			d.warn(mem.offset, at, "keep one", "duplicate key; the last one counts")
 		}
 		values[mem.key] = value
 	}

@@ -162,9 +162,9 @@ func deep(data []byte) bool {
 
 // member is a key and its value.
 type member struct {
-	key string
-	at  int
-	in  string // the key of the surrounding object, with a dot; "" at the top
+	key    string
+	offset int
+	in     string // the key of the surrounding object, with a dot; "" at the top
 	hujson.Value
 }
 
@@ -185,7 +185,7 @@ func (r *reader) members(in string, v hujson.Value) []member {
 		}
 		next := member{name.String(), m.Name.StartOffset, in, m.Value}
 		if at := slices.IndexFunc(out, func(o member) bool { return o.key == next.key }); at >= 0 {
-			r.warn(next.at, next.path(), "keep one", "duplicate key; the last one counts")
+			r.warn(next.offset, next.path(), "keep one", "duplicate key; the last one counts")
 			out = slices.Delete(out, at, at+1)
 		}
 		out = append(out, next)
@@ -211,13 +211,13 @@ func (r *reader) servers(top hujson.Value) []member {
 		}
 		for _, other := range all {
 			if other.key != "mcpServers" && other.key != "$schema" && other.key != "inputs" {
-				r.warn(other.at, other.path(), "remove it", "Aloft does not know this key")
+				r.warn(other.offset, other.path(), "remove it", "Aloft does not know this key")
 			}
 		}
 		return r.members("mcpServers.", m.Value)
 	}
 	if m, ok := find(all, "servers"); ok {
-		r.wrong(m.at, "servers", "call it mcpServers", "Aloft does not know this key")
+		r.wrong(m.offset, "servers", "call it mcpServers", "Aloft does not know this key")
 		return nil
 	}
 	var servers []member
@@ -228,7 +228,7 @@ func (r *reader) servers(top hujson.Value) []member {
 		if command || address {
 			servers = append(servers, m)
 		} else if m.key != "$schema" {
-			r.warn(m.at, m.path(), `write {"mcpServers": {…}}`, "Aloft does not know this key")
+			r.warn(m.offset, m.path(), `write {"mcpServers": {…}}`, "Aloft does not know this key")
 		}
 	}
 	return servers
@@ -283,14 +283,14 @@ func (r *reader) server(m member) (Server, bool) {
 			if instead == "" {
 				instead = "remove it; keys are command, args, env, envFile, or url, headers, auth"
 			}
-			r.warn(k.at, k.path(), instead, "Aloft does not know this key")
+			r.warn(k.offset, k.path(), instead, "Aloft does not know this key")
 		}
 	}
 	if r.failedSince(before) {
 		return s, false
 	}
 	for _, p := range s.Check() {
-		key, at := m.path(), m.at
+		key, at := m.path(), m.offset
 		if p.Key != "" && p.Key != "name" {
 			key += "." + p.Key
 			first, _, _ := strings.Cut(p.Key, ".")
@@ -337,7 +337,7 @@ func (r *reader) auth(m member) *Auth {
 		case "scopes":
 			a.Scopes = r.texts(k)
 		default:
-			r.warn(k.at, k.path(), "remove it; keys are CLIENT_ID, CLIENT_SECRET and scopes", "Aloft does not know this key")
+			r.warn(k.offset, k.path(), "remove it; keys are CLIENT_ID, CLIENT_SECRET and scopes", "Aloft does not know this key")
 		}
 	}
 	return a
@@ -359,7 +359,7 @@ func (r *reader) texts(m member) []string {
 	}
 	out := []string{}
 	for i, e := range list.Elements {
-		out = append(out, r.text(member{key: fmt.Sprintf("%s[%d]", m.key, i), at: e.StartOffset, in: m.in, Value: e}))
+		out = append(out, r.text(member{key: fmt.Sprintf("%s[%d]", m.key, i), offset: e.StartOffset, in: m.in, Value: e}))
 	}
 	return out
 }

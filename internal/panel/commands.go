@@ -124,18 +124,18 @@ func (m *Model) perform(a act) tea.Cmd {
 
 // showAction shows the result of an action.
 func (m *Model) showAction(msg actionDone) tea.Cmd {
-	m.said, m.bad = msg.act.did, false
+	m.notice, m.bad = msg.act.did, false
 	if msg.err != nil {
 		p := m.Problem(msg.err)
-		m.said, m.bad = cli.Line(p.Message, 0), true
+		m.notice, m.bad = cli.Line(p.Message, 0), true
 		if p.Hint != "" {
-			m.said += ": " + cli.Line(p.Hint, 0)
+			m.notice += ": " + cli.Line(p.Hint, 0)
 		}
 		switch {
 		case msg.act.sends && msg.act.agentID == "":
-			m.said += " (your text is kept: press n)"
+			m.notice += " (your text is kept: press n)"
 		case msg.act.sends:
-			m.said += " (your text is kept: press f)"
+			m.notice += " (your text is kept: press f)"
 		}
 		return m.poll(false)
 	}

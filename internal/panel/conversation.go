@@ -20,10 +20,10 @@ const (
 
 // conversation is the view of an open agent.
 type conversation struct {
-	agentID string
-	feed    *feed
-	heard   bool         // an event has arrived
-	ended   *cli.Problem // why the feed ended
+	agentID     string
+	feed        *feed
+	hasEvents   bool         // an event has arrived
+	feedProblem *cli.Problem // why the feed ended
 
 	screen *bytes.Buffer // output of t not yet in lines
 	t      *cli.Transcript
@@ -35,8 +35,8 @@ type conversation struct {
 
 // folded caches lines wrapped to a width.
 type folded struct {
-	wide, done int // width, and the number of lines wrapped so far
-	lines      []string
+	wide, wrapped int // width, and the number of lines wrapped so far
+	lines         []string
 }
 
 // converse opens an agent.
@@ -58,7 +58,7 @@ func (m *Model) leave() {
 func (m *Model) showEvents(events []client.Event) tea.Cmd {
 	c := m.open
 	cmds := []tea.Cmd{c.feed.next}
-	c.heard = true
+	c.hasEvents = true
 	before := len(c.foldedLines(m.wide))
 	news := false
 	for _, e := range events {
@@ -111,8 +111,8 @@ func (c *conversation) foldedLines(wide int) []string {
 	if f.wide != wide {
 		*f = folded{wide: wide}
 	}
-	for ; f.done < len(c.lines); f.done++ {
-		f.lines = append(f.lines, fold(c.lines[f.done], wide)...)
+	for ; f.wrapped < len(c.lines); f.wrapped++ {
+		f.lines = append(f.lines, fold(c.lines[f.wrapped], wide)...)
 	}
 	if c.tail == "" {
 		return f.lines
@@ -158,7 +158,7 @@ func (m *Model) onAgent(key string) tea.Cmd {
 	case "a":
 		switch q := m.asks(id); {
 		case q == nil:
-			m.said = "This agent is not waiting for an answer."
+			m.notice = "This agent is not waiting for an answer."
 		case q.Hidden:
 			return m.readQuestion(*q)
 		default:
@@ -177,10 +177,10 @@ func (m *Model) onAgent(key string) tea.Cmd {
 			do: func(ctx context.Context, c Client) error { return c.Archive(ctx, id) },
 		}
 	case "o":
-		m.said = "Dashboard: " + clean(a.URL)
+		m.notice = "Dashboard: " + clean(a.URL)
 	case "s":
 		if !works {
-			m.said = "This agent is not running."
+			m.notice = "This agent is not running."
 			return nil
 		}
 		m.sure = &act{
@@ -194,7 +194,7 @@ func (m *Model) onAgent(key string) tea.Cmd {
 		case works:
 			return m.perform(act{agentID: id, did: "Paused before its next step. Press p to resume.", do: func(ctx context.Context, c Client) error { return c.Pause(ctx, id) }})
 		default:
-			m.said = "This agent is not running."
+			m.notice = "This agent is not running."
 		}
 	case "d":
 		m.page = &page{kind: diffPage, agentID: id, title: "Changes", text: []string{"Loading changes…"}}
@@ -263,11 +263,11 @@ func (m *Model) head(a *client.Agent) string {
 func (m *Model) conversationLines(high int) []string {
 	c := m.open
 	lines := c.foldedLines(m.wide)
-	if len(lines) == 0 && !c.heard && c.ended == nil {
+	if len(lines) == 0 && !c.hasEvents && c.feedProblem == nil {
 		return []string{"", "  Loading the conversation…"}
 	}
-	if c.ended != nil {
-		lines = append(append(lines[:len(lines):len(lines)], ""), m.problemLines(c.ended)...)
+	if c.feedProblem != nil {
+		lines = append(append(lines[:len(lines):len(lines)], ""), m.problemLines(c.feedProblem)...)
 	}
 	end := max(len(lines)-c.up, min(high, len(lines)))
 	return lines[max(end-high, 0):end]

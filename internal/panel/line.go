@@ -12,7 +12,7 @@ import (
 type line struct {
 	label      string
 	text       []rune
-	at         int // cursor position
+	cursor     int // cursor position
 	mayBeEmpty bool
 	send       func(text string) tea.Cmd
 	keep       func(text string) // called with unsent text; nil discards it
@@ -27,13 +27,13 @@ func (l *line) changed() {
 }
 
 func newLine(label, text string, send func(string) tea.Cmd, keep func(string)) *line {
-	return &line{label: label, text: []rune(text), at: len([]rune(text)), send: send, keep: keep}
+	return &line{label: label, text: []rune(text), cursor: len([]rune(text)), send: send, keep: keep}
 }
 
 func (l *line) insert(s string) {
 	runes := []rune(s)
-	l.text = slices.Insert(l.text, l.at, runes...)
-	l.at += len(runes)
+	l.text = slices.Insert(l.text, l.cursor, runes...)
+	l.cursor += len(runes)
 }
 
 // write handles a key while text is being entered.
@@ -52,7 +52,7 @@ func (m *Model) write(key tea.KeyPressMsg) tea.Cmd {
 	case "enter":
 		text := strings.TrimSpace(string(l.text))
 		if text == "" && !l.mayBeEmpty {
-			m.said = "Type something to send first."
+			m.notice = "Type something to send first."
 			return nil
 		}
 		m.typed = nil
@@ -60,23 +60,23 @@ func (m *Model) write(key tea.KeyPressMsg) tea.Cmd {
 	case "alt+enter", "shift+enter", "ctrl+j":
 		l.insert("\n")
 	case "backspace":
-		l.cut(l.at-1, l.at)
+		l.cut(l.cursor-1, l.cursor)
 	case "delete":
-		l.cut(l.at, l.at+1)
+		l.cut(l.cursor, l.cursor+1)
 	case "ctrl+w", "alt+backspace":
-		l.cut(l.wordStart(), l.at)
+		l.cut(l.wordStart(), l.cursor)
 	case "ctrl+u":
-		l.cut(0, l.at)
+		l.cut(0, l.cursor)
 	case "ctrl+k":
-		l.cut(l.at, len(l.text))
+		l.cut(l.cursor, len(l.text))
 	case "left":
-		l.at = max(l.at-1, 0)
+		l.cursor = max(l.cursor-1, 0)
 	case "right":
-		l.at = min(l.at+1, len(l.text))
+		l.cursor = min(l.cursor+1, len(l.text))
 	case "home", "ctrl+a":
-		l.at = 0
+		l.cursor = 0
 	case "end", "ctrl+e":
-		l.at = len(l.text)
+		l.cursor = len(l.text)
 	default:
 		l.insert(key.Text) // empty for keys without a character
 	}
@@ -88,13 +88,13 @@ func (l *line) cut(from, to int) {
 	from, to = max(from, 0), min(to, len(l.text))
 	if from < to {
 		l.text = slices.Delete(l.text, from, to)
-		l.at = from
+		l.cursor = from
 	}
 }
 
 // wordStart returns the start of the word before the cursor.
 func (l *line) wordStart() int {
-	at := l.at
+	at := l.cursor
 	for at > 0 && unicode.IsSpace(l.text[at-1]) {
 		at--
 	}
@@ -109,8 +109,8 @@ func (l *line) wordStart() int {
 func (l *line) render(wide int) (string, int) {
 	shown := []rune(strings.NewReplacer("\n", "⏎", "\t", " ").Replace(string(l.text)))
 	from := 0
-	for from < l.at && width(string(shown[from:l.at])) >= wide {
+	for from < l.cursor && width(string(shown[from:l.cursor])) >= wide {
 		from++
 	}
-	return cutTo(string(shown[from:]), wide), width(string(shown[from:l.at]))
+	return cutTo(string(shown[from:]), wide), width(string(shown[from:l.cursor]))
 }

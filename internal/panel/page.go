@@ -129,7 +129,7 @@ func (m *Model) readQuestion(q client.Approval) tea.Cmd {
 func (m *Model) questionRead(msg questionRead) {
 	switch {
 	case msg.err != nil:
-		m.said, m.bad = cli.Line(m.Problem(msg.err).Message, 0), true
+		m.notice, m.bad = cli.Line(m.Problem(msg.err).Message, 0), true
 	case m.page == nil:
 		m.page = m.questionPage(msg.question)
 	}
@@ -197,7 +197,7 @@ func (m *Model) onQuestion(key string) tea.Cmd {
 	switch key {
 	case "y", "Y", "A":
 		if !m.endVisible() {
-			m.said = "Read to the end first (press space)."
+			m.notice = "Read to the end first (press space)."
 			return nil
 		}
 		switch key {
@@ -232,7 +232,7 @@ func (m *Model) say(q client.Approval, typed string) tea.Cmd {
 	}
 	in, err := q.Answer(parts...)
 	if err != nil {
-		m.said = err.Error()
+		m.notice = err.Error()
 		return nil
 	}
 	return m.answer(q, in, "Answered.")

@@ -103,8 +103,8 @@ type Model struct {
 	drafts map[string]draft // by agent id; "" for a new agent
 	asked  draft            // draft of the last new agent, with its repository
 
-	said string // result of the last action
-	bad  bool   // the last action failed
+	notice string // result of the last action
+	bad    bool   // the last action failed
 }
 
 // New returns a panel that has not loaded anything yet. Its commands stop when ctx is
@@ -141,7 +141,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		}
 	case feedEnded:
 		if m.open != nil && m.open.feed == msg.feed {
-			m.open.ended = m.Problem(msg.err)
+			m.open.feedProblem = m.Problem(msg.err)
 		}
 	case diffRead:
 		if m.page != nil && m.page.kind == diffPage && m.page.agentID == msg.agentID {
@@ -164,7 +164,7 @@ func (m *Model) pressed(key tea.KeyPressMsg) tea.Cmd {
 	case "ctrl+z":
 		return tea.Suspend
 	}
-	m.said, m.bad = "", false
+	m.notice, m.bad = "", false
 	switch {
 	case m.sure != nil:
 		return m.answeredSure(name)
@@ -197,7 +197,7 @@ func (m *Model) polled(p polled) tea.Cmd {
 	m.found, m.foundFor = p.found, p.foundFor
 	if m.page != nil && m.page.kind == questionPage && m.question(m.page.question.ID) == nil {
 		m.page = nil
-		m.said = "This request has been answered, or its run has ended."
+		m.notice = "This request has been answered, or its run has ended."
 	}
 	return again
 }

@@ -352,8 +352,8 @@ func TestKeysAskTheServer(t *testing.T) {
 			if got := strings.Join(p.server.asked, "\n"); got != c.want {
 				t.Errorf("asked %q; want %q", got, c.want)
 			}
-			if p.said != c.said {
-				t.Errorf("said %q; want %q", p.said, c.said)
+			if p.notice != c.said {
+				t.Errorf("said %q; want %q", p.notice, c.said)
 			}
 		})
 	}
@@ -370,8 +370,8 @@ func TestFollowUpIsKeptUntilItIsSent(t *testing.T) {
 	}
 	p.server.err = &client.Error{Status: 409, Code: "agent_busy", Message: "the agent works on another prompt"}
 	p.does(p.press("enter"))
-	if !p.bad || !strings.Contains(p.said, "agent stop") || !strings.Contains(p.said, "kept") {
-		t.Errorf("said %q", p.said)
+	if !p.bad || !strings.Contains(p.notice, "agent stop") || !strings.Contains(p.notice, "kept") {
+		t.Errorf("said %q", p.notice)
 	}
 	p.server.err = nil
 	p.does(p.press("f", "enter"))
@@ -403,8 +403,8 @@ func TestNewAgent(t *testing.T) {
 	}
 	p.server.err = errors.New("gone")
 	p.does(p.press("enter"))
-	if !p.bad || !strings.Contains(p.said, "kept: press n") || p.open != nil {
-		t.Errorf("said %q", p.said)
+	if !p.bad || !strings.Contains(p.notice, "kept: press n") || p.open != nil {
+		t.Errorf("said %q", p.notice)
 	}
 	p.server.err = nil
 	p.does(p.press("n", "enter", "enter"))
@@ -429,8 +429,8 @@ func TestLongQuestionIsReadToItsEnd(t *testing.T) {
 	p := newPanel(t).loaded()
 	p.questions[0].Subject = strings.Repeat("echo\n", 100) + "rm -rf /"
 	p.press("a", "y")
-	if p.page == nil || !strings.Contains(p.said, "Read to the end") {
-		t.Fatalf("said %q", p.said)
+	if p.page == nil || !strings.Contains(p.notice, "Read to the end") {
+		t.Fatalf("said %q", p.notice)
 	}
 	p.does(p.press("end", "y"))
 	if len(p.server.asked) != 1 {
@@ -485,7 +485,7 @@ func TestLateEventsAreDropped(t *testing.T) {
 	old := p.open.feed
 	p.press("esc", "down", "enter")
 	p.Update(eventsArrived{old, journal()})
-	if old.ctx.Err() == nil || p.open.heard {
+	if old.ctx.Err() == nil || p.open.hasEvents {
 		t.Error("the journal of the agent that was left goes on")
 	}
 }

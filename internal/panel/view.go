@@ -71,10 +71,10 @@ func (m *Model) saying() string {
 		return m.paint.Style(cli.Cyan, "> ") + text
 	case m.sure != nil:
 		return m.paint.Style(cli.Yellow, m.sure.ask)
-	case m.said != "" && m.bad:
-		return m.paint.Style(cli.Red, "! ") + m.said
-	case m.said != "":
-		return m.said
+	case m.notice != "" && m.bad:
+		return m.paint.Style(cli.Red, "! ") + m.notice
+	case m.notice != "":
+		return m.notice
 	case m.trouble != nil && m.loaded:
 		return m.paint.Style(cli.Red, "! ") + "Reconnecting; this may be out of date. " + clean(m.trouble.Message)
 	case m.page == nil && m.open != nil && m.asks(m.open.agentID) != nil:
@@ -172,16 +172,16 @@ func fold(s string, wide int) []string {
 			return chop(s, wide)
 		}
 	}
-	return ended(out)
+	return endColors(out)
 }
 
 // chop breaks a line anywhere to fit wide columns without dropping characters.
 func chop(s string, wide int) []string {
-	return ended(strings.Split(ansi.Hardwrap(tabbed(s), max(wide, 1), true), "\n"))
+	return endColors(strings.Split(ansi.Hardwrap(tabbed(s), max(wide, 1), true), "\n"))
 }
 
-// ended ends colors at line breaks.
-func ended(lines []string) []string {
+// endColors ends colors at line breaks.
+func endColors(lines []string) []string {
 	for i, line := range lines {
 		if strings.Contains(line, "\x1b") {
 			lines[i] += "\x1b[0m"

@@ -62,8 +62,8 @@ const (
 // urlEscape is a variant of percent encoding: the bytes that it leaves
 // unchanged besides letters and digits, and its encoding of a space.
 type urlEscape struct {
-	kept  string
-	space string
+	unescaped string
+	space     string
 }
 
 var urlEscapes = []urlEscape{
@@ -82,7 +82,7 @@ func percent(value string, e urlEscape, digits string) string {
 	var out strings.Builder
 	for i := range len(value) {
 		switch c := value[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte(e.kept, c) >= 0:
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte(e.unescaped, c) >= 0:
 			out.WriteByte(c)
 		case c == ' ':
 			out.WriteString(e.space)

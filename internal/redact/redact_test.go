@@ -175,8 +175,8 @@ func TestHoldsBackLittle(t *testing.T) {
 		chunk := []byte(strings.Repeat(piece, 1000))
 		for range 100 {
 			s.Next(chunk)
-			if len(s.held) > 400 || len(s.wrapped.breaks) > 400 || len(s.plain.found)+len(s.wrapped.found) > 400 {
-				t.Fatalf("%q: %d bytes, %d breaks and %d spans are held", piece, len(s.held), len(s.wrapped.breaks), len(s.plain.found))
+			if len(s.pending) > 400 || len(s.wrapped.breaks) > 400 || len(s.plain.found)+len(s.wrapped.found) > 400 {
+				t.Fatalf("%q: %d bytes, %d breaks and %d spans are held", piece, len(s.pending), len(s.wrapped.breaks), len(s.plain.found))
 			}
 		}
 		s.Flush()

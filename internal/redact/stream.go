@@ -60,13 +60,13 @@ func union(a, b spans) spans {
 // plainScan searches the text itself.
 type plainScan struct {
 	of    *automaton
-	at    int32
+	state int32
 	read  int64
 	found spans
 }
 
 func (p *plainScan) next(b []byte) {
-	p.at = p.of.scan(p.at, b, func(end, length int) bool {
+	p.state = p.of.scan(p.state, b, func(end, length int) bool {
 		stop := p.read + int64(end)
 		p.found.add(span{stop - int64(length), stop})
 		return true
@@ -75,12 +75,12 @@ func (p *plainScan) next(b []byte) {
 }
 
 // open returns the start of the earliest incomplete match.
-func (p *plainScan) open() int64 { return p.read - int64(p.of.states[p.at].depth) }
+func (p *plainScan) open() int64 { return p.read - int64(p.of.states[p.state].depth) }
 
 // wrappedScan searches the text with line breaks removed.
 type wrappedScan struct {
 	of     *automaton
-	at     int32
+	state  int32
 	read   int64   // bytes without line breaks
 	breaks []int64 // for each relevant line break: how many bytes were read before it
 	before int64   // number of earlier line breaks
@@ -113,7 +113,7 @@ func (w *wrappedScan) next(b []byte) {
 		w.leaveOut('\n')
 		b = b[end+1:]
 	}
-	w.at = w.of.scan(w.at, w.text, func(end, length int) bool {
+	w.state = w.of.scan(w.state, w.text, func(end, length int) bool {
 		stop := w.read + int64(end)
 		w.found.add(span{w.position(stop - int64(length)), w.position(stop-1) + 1})
 		return true
@@ -145,11 +145,11 @@ func (w *wrappedScan) position(n int64) int64 {
 	return n + w.before + int64(i)
 }
 
-func (w *wrappedScan) open() int64 { return w.position(w.read - int64(w.of.states[w.at].depth)) }
+func (w *wrappedScan) open() int64 { return w.position(w.read - int64(w.of.states[w.state].depth)) }
 
 // forget drops the line breaks that no later match can include.
 func (w *wrappedScan) forget() {
-	i, _ := slices.BinarySearch(w.breaks, w.read-int64(w.of.states[w.at].depth)+1)
+	i, _ := slices.BinarySearch(w.breaks, w.read-int64(w.of.states[w.state].depth)+1)
 	w.before += int64(i)
 	w.breaks = slices.Delete(w.breaks, 0, i)
 }
@@ -160,8 +160,8 @@ type Stream struct {
 	plain   plainScan
 	wrapped wrappedScan
 	empty   bool
-	held    []byte // read but not passed on yet
-	done    int64  // offset up to which the text was passed on or removed
+	pending []byte // read but not passed on yet
+	passed  int64  // offset up to which the text was passed on or removed
 	early   int64  // number of bytes that Idle has passed on although they may be the start of a secret
 	out     []byte
 }
@@ -183,7 +183,7 @@ func (s *Stream) Next(piece []byte) []byte {
 	}
 	s.plain.next(piece)
 	s.wrapped.next(piece)
-	s.held = append(s.held, piece...)
+	s.pending = append(s.pending, piece...)
 	return s.give(min(s.plain.open(), s.wrapped.open()))
 }
 
@@ -204,16 +204,16 @@ func (s *Stream) Idle() []byte {
 			upto = m.start
 		}
 	}
-	if upto <= s.done {
+	if upto <= s.passed {
 		return nil
 	}
 	out := s.give(upto)
-	s.early = s.done
+	s.early = s.passed
 	return out
 }
 
 // Holds reports whether any text is delayed.
-func (s *Stream) Holds() bool { return len(s.held) > 0 }
+func (s *Stream) Holds() bool { return len(s.pending) > 0 }
 
 // Flush returns the delayed text at the end of the text. The stream can then be
 // reused.
@@ -229,27 +229,27 @@ func (s *Stream) Flush() []byte {
 // give passes on the text up to an offset.
 func (s *Stream) give(upto int64) []byte {
 	s.out = s.out[:0]
-	begin := s.done // start of held
+	begin := s.passed // start of held
 	for _, m := range union(s.plain.found, s.wrapped.found) {
 		if m.start >= upto {
 			break
 		}
 		switch {
-		case m.start >= s.done:
-			s.out = append(s.out, s.held[s.done-begin:m.start-begin]...)
+		case m.start >= s.passed:
+			s.out = append(s.out, s.pending[s.passed-begin:m.start-begin]...)
 			s.out = append(s.out, Marker...)
-		case s.done == s.early && m.end > s.done: // its first characters have been passed on, or else its marker
+		case s.passed == s.early && m.end > s.passed: // its first characters have been passed on, or else its marker
 			s.out = append(s.out, Marker...)
 		}
-		s.done = max(s.done, min(m.end, upto))
+		s.passed = max(s.passed, min(m.end, upto))
 	}
-	if s.done < upto {
-		s.out = append(s.out, s.held[s.done-begin:upto-begin]...)
-		s.done = upto
+	if s.passed < upto {
+		s.out = append(s.out, s.pending[s.passed-begin:upto-begin]...)
+		s.passed = upto
 	}
-	s.held = append(s.held[:0], s.held[s.done-begin:]...)
-	s.plain.found.forget(s.done)
-	s.wrapped.found.forget(s.done)
+	s.pending = append(s.pending[:0], s.pending[s.passed-begin:]...)
+	s.plain.found.forget(s.passed)
+	s.wrapped.found.forget(s.passed)
 	return s.out
 }
 

@@ -122,7 +122,7 @@ func (a *assembly) openData(ctx context.Context) (err error) {
 	if a.vault, err = newSafe(ctx, a.options.Data, a.config.Secrets, a.store); err != nil {
 		return err
 	}
-	a.kept, err = openArtifacts(ctx, a.options.Data, a.config.Artifacts)
+	a.artifacts, err = openArtifacts(ctx, a.options.Data, a.config.Artifacts)
 	return err
 }
 
@@ -130,15 +130,15 @@ func (a *assembly) openData(ctx context.Context) (err error) {
 // records to it from then on.
 func (a *assembly) openTelemetry(context.Context) (err error) {
 	c := a.config.Telemetry
-	a.sent, err = telemetry.Open(telemetry.Config{
+	a.telemetry, err = telemetry.Open(telemetry.Config{
 		Ghost: c.GhostMode, Endpoint: c.Endpoint, Token: c.Token, Insecure: c.Insecure,
 		Service: "aloft", Version: a.options.Version, Logger: a.logger,
 	})
 	if err != nil {
 		return UsageError{fmt.Errorf("telemetry: %w", err)}
 	}
-	a.logger = slog.New(a.sent.Handler(a.logger.Handler()))
-	a.observer, err = observe.New(observe.Config{Journal: a.store, Agents: a.store, Telemetry: a.sent, Privacy: a.team.Private, Logger: a.logger})
+	a.logger = slog.New(a.telemetry.Handler(a.logger.Handler()))
+	a.observer, err = observe.New(observe.Config{Journal: a.store, Agents: a.store, Telemetry: a.telemetry, Privacy: a.team.Private, Logger: a.logger})
 	return err
 }
 
@@ -266,7 +266,7 @@ func (a *assembly) openFleet(context.Context) error {
 		Gateway: a.gateway, Dependencies: c.Git.Dependencies, Author: fleet.Author{Name: c.Git.AuthorName, Email: c.Git.AuthorEmail},
 
 		Environments: a.builder, Pulls: a.pulls,
-		Secret: a.secret, Secrets: a.configured, Variables: a.vault.ForAgent, Identity: a.issuer, Artifacts: a.kept, Spans: a.sent,
+		Secret: a.secret, Secrets: a.configured, Variables: a.vault.ForAgent, Identity: a.issuer, Artifacts: a.artifacts, Spans: a.telemetry,
 
 		Sandbox: sandboxHolds(), SandboxPolicy: a.sandboxPolicy, Hooks: a.hooks,
 		Privacy: a.team.Private, MayReach: a.team.MayReach, Retention: a.team.MachineRetention, TeamEgress: a.team.Egress,
@@ -350,7 +350,7 @@ func (a *assembly) openAPI(context.Context) error {
 	if err != nil {
 		return UsageError{err}
 	}
-	kept := adapter.Artifacts{Store: a.kept, Fleet: a.fleet}
+	kept := adapter.Artifacts{Store: a.artifacts, Fleet: a.fleet}
 	config := api.Config{
 		Shared: rest.Shared{
 			Journal: a.observer.Journal(), Agents: a.store, Accounts: a.store, Rules: a.store, Saved: a.store, AuditLog: a.store,
@@ -373,7 +373,7 @@ func (a *assembly) openAPI(context.Context) error {
 		Stream:  stream.Config{Live: a.live},
 		Connect: connect.Config{Values: a.vault, Server: a.connector},
 
-		Replies: a.store, Inbox: a.store, Identity: a.issuer, Tracer: a.sent.Tracer(), Metrics: a.observer.Metrics,
+		Replies: a.store, Inbox: a.store, Identity: a.issuer, Tracer: a.telemetry.Tracer(), Metrics: a.observer.Metrics,
 		PerMinute: c.API.RequestsPerMinute, Version: a.options.Version,
 		Ready: func() error {
 			if !a.ready.Load() {

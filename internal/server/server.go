@@ -63,7 +63,7 @@ type Server struct {
 	KeyFile string // file with the admin API key
 
 	store      database.Store
-	kept       *artifact.Store
+	artifacts  *artifact.Store
 	gateway    *gateway.Gateway
 	host       *hostd.Host
 	fleet      *fleet.Fleet
@@ -79,7 +79,7 @@ type Server struct {
 	desk       *signin.Desk
 	agentMCP   *mcp.Agents
 	api        *api.API
-	sent       *telemetry.Telemetry
+	telemetry  *telemetry.Telemetry
 	observer   *observe.Observer
 	listener   net.Listener
 	http       *http.Server
@@ -168,8 +168,8 @@ func (s *Server) close() error {
 	if s.host != nil {
 		errs = append(errs, s.host.Close())
 	}
-	if s.kept != nil {
-		errs = append(errs, s.kept.Close())
+	if s.artifacts != nil {
+		errs = append(errs, s.artifacts.Close())
 	}
 	s.lastSend()
 	if s.store != nil {
@@ -188,7 +188,7 @@ func (s *Server) lastSend() {
 			s.logger.Debug("the last metrics were not sent", "error", err)
 		}
 	}
-	if err := s.sent.Shutdown(last); err != nil {
+	if err := s.telemetry.Shutdown(last); err != nil {
 		s.logger.Debug("the last telemetry was not sent", "error", err)
 	}
 }

@@ -40,7 +40,7 @@ func main() {
 	calls()
 	sockets(os.Args[2], os.Args[3])
 	layers(os.Args[4])
-	say("a process of the host", seen(os.Args[1]))
+	say("a process of the host", findProcess(os.Args[1]))
 	tell("climb above the root", climb()) // last, because it moves this process elsewhere
 }
 
@@ -266,8 +266,8 @@ func devices() {
 	}
 }
 
-// seen looks for a process with the word in its command line.
-func seen(word string) string {
+// findProcess looks for a process with the word in its command line.
+func findProcess(word string) string {
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, name := range lines {
 		if pid := filepath.Base(filepath.Dir(name)); pid == fmt.Sprint(os.Getpid()) || pid == fmt.Sprint(os.Getppid()) {
