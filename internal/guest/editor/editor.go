@@ -63,7 +63,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	cmd     *exec.Cmd
-	ended   chan struct{} // closed when cmd has exited
+	exited  chan struct{} // closed when cmd has exited
 	program string
 	port    int
 	token   string
@@ -143,7 +143,7 @@ func (s *Server) Start(ctx context.Context, port int) (Running, error) {
 	defer s.mu.Unlock()
 	if s.cmd != nil {
 		select {
-		case <-s.ended:
+		case <-s.exited:
 		default:
 			if port != 0 && port != s.port {
 				return Running{}, fault.Conflict("the editor server already listens on port %d", s.port).At("port")
@@ -193,7 +193,7 @@ func (s *Server) start(ctx context.Context, path string, server Program, port in
 		return fault.Unavailable("the editor server %s does not start", path).Because(err)
 	}
 	ended := make(chan struct{})
-	s.cmd, s.ended = cmd, ended
+	s.cmd, s.exited = cmd, ended
 	go func() {
 		err := cmd.Wait()
 		s.log.Info("the editor server has ended", "program", path, "error", err)
@@ -219,7 +219,7 @@ func (s *Server) listening(ctx context.Context) error {
 			return conn.Close()
 		}
 		select {
-		case <-s.ended:
+		case <-s.exited:
 			return fault.Unavailable("the editor server %s ended before it listened", s.program).Named(codeEnded).Hint("start it in a terminal to see why")
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -234,10 +234,10 @@ func (s *Server) stop() {
 		return
 	}
 	select {
-	case <-s.ended:
+	case <-s.exited:
 	default:
 		_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) // it may have exited already
-		<-s.ended
+		<-s.exited
 	}
 	s.cmd = nil
 }

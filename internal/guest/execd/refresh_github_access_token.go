@@ -24,9 +24,9 @@ const defaultGateway = "http://127.0.0.1:26499"
 type gitCredential struct {
 	file string
 
-	mu      sync.Mutex
-	gateway string
-	told    bool // the variables are set for processes
+	mu           sync.Mutex
+	gateway      string
+	variablesSet bool // the variables are set for processes
 }
 
 // RefreshGithubAccessToken replaces git's credential for the git gateway.
@@ -62,13 +62,13 @@ func (s *Server) RefreshGithubAccessToken(ctx context.Context, req *connect.Requ
 	if err := file.commit(condition{}); err != nil {
 		return nil, err
 	}
-	if !g.told {
+	if !g.variablesSet {
 		if err := s.setEnv(ctx, map[string]string{
 			"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "include.path", "GIT_CONFIG_VALUE_0": g.file,
 		}, nil); err != nil {
 			return nil, err
 		}
-		g.told = true
+		g.variablesSet = true
 	}
 	return connect.NewResponse(&agentv1.RefreshGithubAccessTokenResponse{}), nil
 }

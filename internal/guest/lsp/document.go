@@ -64,7 +64,7 @@ func (s *server) lint(ctx context.Context, files, changed []string) (found []Dia
 		err = s.waitUntilSettled(ctx, here)
 		s.mu.Lock()
 		for _, f := range here {
-			found = append(found, s.said[f]...)
+			found = append(found, s.diagnostics[f]...)
 		}
 		s.mu.Unlock()
 	}
@@ -249,15 +249,15 @@ func source(path string) (string, bool) {
 func (s *server) expect(path string, version int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.heard[path], s.versions[path] = false, version
+	s.reported[path], s.versions[path] = false, version
 	s.spoke = time.Now()
 }
 
 func (s *server) hide(ctx context.Context, path string) error {
 	delete(s.open, path)
 	s.mu.Lock()
-	delete(s.said, path)
-	delete(s.heard, path)
+	delete(s.diagnostics, path)
+	delete(s.reported, path)
 	delete(s.versions, path)
 	s.mu.Unlock()
 	return s.conn.notify(ctx, "textDocument/didClose", map[string]any{"textDocument": map[string]string{"uri": uri(path)}})
@@ -300,7 +300,7 @@ func (s *server) hasSettled(files []string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range files {
-		if !s.heard[f] {
+		if !s.reported[f] {
 			return false
 		}
 	}

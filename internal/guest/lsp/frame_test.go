@@ -79,7 +79,7 @@ func FuzzSaid(f *testing.F) {
 			found = append(found, read(data, nil)...)
 			found = append(found, read(nil, data)...)
 		}
-		s := &server{linter: languages[0].kinds[0].linters[0], said: map[string][]Diagnostic{}, heard: map[string]bool{"/a.go": false}, working: map[string]bool{}}
+		s := &server{linter: languages[0].kinds[0].linters[0], diagnostics: map[string][]Diagnostic{}, reported: map[string]bool{"/a.go": false}, working: map[string]bool{}}
 		s.publish(data)
 		s.progress(data)
 		for _, method := range []string{"workspace/configuration", "client/registerCapability", "x"} {
@@ -89,7 +89,7 @@ func FuzzSaid(f *testing.F) {
 				}
 			}
 		}
-		for _, d := range append(found, s.said["/a.go"]...) {
+		for _, d := range append(found, s.diagnostics["/a.go"]...) {
 			if d = d.bound(); len(d.Message) > maxMessage+20 || d.StartLine < 1 || d.StartColumn < 1 {
 				t.Errorf("%+v", d)
 			}

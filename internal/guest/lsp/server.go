@@ -29,7 +29,7 @@ type server struct {
 	root   string
 	cmd    *exec.Cmd
 	conn   *conn
-	gone   chan struct{} // closed once the process has exited
+	exited chan struct{} // closed once the process has exited
 	stderr *tail
 	pulls  bool // it supports pull diagnostics
 
@@ -38,14 +38,14 @@ type server struct {
 	turn int
 	seen map[string]int64 // modification times of changed files that the server was told about
 
-	mu       sync.Mutex
-	said     map[string][]Diagnostic // by path, for open documents
-	heard    map[string]bool         // documents with diagnostics since they last changed
-	versions map[string]int          // versions of the documents in heard
-	working  map[string]bool         // tasks that the server reports as in progress
-	spoke    time.Time               // when it last published diagnostics or ended a task
-	trouble  string                  // the last error it logged since the last request
-	lastUsed time.Time
+	mu          sync.Mutex
+	diagnostics map[string][]Diagnostic // by path, for open documents
+	reported    map[string]bool         // documents with diagnostics since they last changed
+	versions    map[string]int          // versions of the documents in heard
+	working     map[string]bool         // tasks that the server reports as in progress
+	spoke       time.Time               // when it last published diagnostics or ended a task
+	trouble     string                  // the last error it logged since the last request
+	lastUsed    time.Time
 }
 
 type document struct {
@@ -64,9 +64,9 @@ func start(ctx context.Context, l *linter, path, root string, env []string) (*se
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = time.Second
 	s := &server{
-		linter: l, root: root, cmd: cmd, gone: make(chan struct{}), stderr: &tail{},
+		linter: l, root: root, cmd: cmd, exited: make(chan struct{}), stderr: &tail{},
 		open: make(map[string]*document), seen: make(map[string]int64),
-		said: make(map[string][]Diagnostic), heard: make(map[string]bool), versions: make(map[string]int), working: make(map[string]bool),
+		diagnostics: make(map[string][]Diagnostic), reported: make(map[string]bool), versions: make(map[string]int), working: make(map[string]bool),
 		lastUsed: time.Now(),
 	}
 	cmd.Stderr = s.stderr
@@ -97,7 +97,7 @@ func start(ctx context.Context, l *linter, path, root string, env []string) (*se
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		_ = out.Close()
 		s.conn.end(fmt.Errorf("it exited: %s", cmd.ProcessState))
-		close(s.gone)
+		close(s.exited)
 	}()
 	if err := s.initialize(ctx); err != nil {
 		s.kill()
@@ -219,9 +219,9 @@ func (s *server) publish(params json.RawMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.spoke = time.Now()
-	if _, wanted := s.heard[path]; wanted && (p.Version == nil || *p.Version >= s.versions[path]) {
-		s.said[path] = diagnostics(p.Diagnostics, path, s.linter.name)
-		s.heard[path] = true
+	if _, wanted := s.reported[path]; wanted && (p.Version == nil || *p.Version >= s.versions[path]) {
+		s.diagnostics[path] = diagnostics(p.Diagnostics, path, s.linter.name)
+		s.reported[path] = true
 	}
 }
 
@@ -274,7 +274,7 @@ func (s *server) alive() bool {
 // kill kills the server and waits for it to exit.
 func (s *server) kill() {
 	s.conn.end(errors.New("it was stopped"))
-	<-s.gone
+	<-s.exited
 }
 
 // stop asks the server to exit, and kills it if it does not.
@@ -283,7 +283,7 @@ func (s *server) stop() {
 	defer done()
 	if s.conn.call(ctx, "shutdown", nil, nil) == nil && s.conn.notify(ctx, "exit", nil) == nil {
 		select {
-		case <-s.gone:
+		case <-s.exited:
 			return
 		case <-ctx.Done():
 		}

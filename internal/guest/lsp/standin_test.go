@@ -152,7 +152,7 @@ func TestServerThatPublishes(t *testing.T) {
 	if err := syscall.Kill(first.cmd.Process.Pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	<-first.gone
+	<-first.exited
 	wants(t, p, lint(t, p, "a.go"), "found a.go")
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
@@ -233,7 +233,7 @@ func TestServerThatIsIdle(t *testing.T) {
 	s := running(p)[serverKey{"gopls", p.cfg.Dir}]
 	if s != nil { // it may have gone already
 		select {
-		case <-s.gone:
+		case <-s.exited:
 		case <-time.After(2 * time.Minute):
 			t.Error("it still runs")
 		}

@@ -39,7 +39,7 @@ func (n *Notebook) SetSource(at int, source, kind, language string) ([]byte, err
 	if kind != Code {
 		drop = []string{"outputs", "execution_count"}
 	}
-	return n.checked(n.splice(c.at, n.rebuild(c, values, drop)))
+	return n.checked(n.splice(c.span, n.rebuild(c, values, drop)))
 }
 
 // Insert returns the notebook's text with a new cell inserted before the cell
@@ -66,10 +66,10 @@ func (n *Notebook) Insert(at int, source, kind, language string) ([]byte, error)
 	case len(n.Cells) == 0:
 		return n.checked(n.splice(n.array, "["+n.style.line(2)+cell+n.style.line(1)+"]"))
 	case at == len(n.Cells):
-		end := n.Cells[at-1].at.to
+		end := n.Cells[at-1].span.to
 		return n.checked(n.splice(span{end, end}, n.style.comma(2)+cell))
 	}
-	begin := n.Cells[at].at.from
+	begin := n.Cells[at].span.from
 	return n.checked(n.splice(span{begin, begin}, cell+n.style.comma(2)))
 }
 
@@ -87,7 +87,7 @@ func (n *Notebook) rebuild(c Cell, values map[string]string, drop []string) stri
 	}
 	if same {
 		var b strings.Builder
-		at := c.at.from
+		at := c.span.from
 		for _, m := range c.members {
 			if value, ok := values[m.name]; ok {
 				b.Write(n.text[at:m.value.from])
@@ -95,7 +95,7 @@ func (n *Notebook) rebuild(c Cell, values map[string]string, drop []string) stri
 				at = m.value.to
 			}
 		}
-		b.Write(n.text[at:c.at.to])
+		b.Write(n.text[at:c.span.to])
 		return b.String()
 	}
 	var all [][2]string

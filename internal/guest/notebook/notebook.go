@@ -41,7 +41,7 @@ type Cell struct {
 	Language string // empty unless the cell's own metadata name it
 	Outputs  []Output
 
-	at      span
+	span    span
 	members []member
 }
 
@@ -90,7 +90,7 @@ func Parse(text []byte) (*Notebook, error) {
 }
 
 func parseCell(text []byte, tree hujson.Value) Cell {
-	c := Cell{at: spanOf(tree), members: membersOf(tree)}
+	c := Cell{span: spanOf(tree), members: membersOf(tree)}
 	c.Kind = stringOf(text, c.members, "cell_type")
 	c.ID = stringOf(text, c.members, "id")
 	if m, ok := find(c.members, "source"); ok {

@@ -150,7 +150,7 @@ func check(t *testing.T, before *Notebook, text []byte, at, added int, source, k
 		if i >= at {
 			j += added
 		}
-		if j != at && !bytes.Equal(c.at.slice(before.text), after.Cells[j].at.slice(text)) {
+		if j != at && !bytes.Equal(c.span.slice(before.text), after.Cells[j].span.slice(text)) {
 			t.Errorf("cell %d changed", i)
 		}
 	}

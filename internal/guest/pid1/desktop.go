@@ -163,10 +163,10 @@ func keptProgram(p desktop.Program) processSpec {
 
 // keep starts a program unless it is already running.
 func (s *screen) keep(spec processSpec) error {
-	if p, err := s.d.kept.find(spec.name); err == nil && !p.isFinished() {
+	if p, err := s.d.roster.find(spec.name); err == nil && !p.isFinished() {
 		return nil
 	}
-	_, err := s.d.kept.start(spec)
+	_, err := s.d.roster.start(spec)
 	return err
 }
 
@@ -199,7 +199,7 @@ func (d *Daemon) dialDesktop() (up net.Conn, err error) {
 	if err := s.wake(); err != nil {
 		return nil, err
 	}
-	p, err := d.kept.find(desktop.VNC(nil).Name)
+	p, err := d.roster.find(desktop.VNC(nil).Name)
 	if err != nil {
 		return nil, err
 	}

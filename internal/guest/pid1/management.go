@@ -31,7 +31,7 @@ var _ podv1connect.ManagementServiceHandler = (*management)(nil)
 
 // services returns all supervised processes, exec-daemon first.
 func (m *management) services() []*keptProcess {
-	list := m.d.kept.all()
+	list := m.d.roster.all()
 	m.d.mu.Lock()
 	exec, before := m.d.exec, m.d.before
 	m.d.mu.Unlock()
@@ -62,7 +62,7 @@ func (m *management) StartProcess(_ context.Context, req *connect.Request[podv1.
 	if !ok {
 		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("restart: unknown value %d", r.GetRestart()))
 	}
-	p, err := m.d.kept.start(processSpec{
+	p, err := m.d.roster.start(processSpec{
 		name: r.GetName(), command: r.GetCommand(), env: r.GetEnv(), dir: r.GetDirectory(), policy: policy, root: r.GetAsRoot(),
 	})
 	if err != nil {
@@ -77,7 +77,7 @@ func (m *management) StopProcess(_ context.Context, req *connect.Request[podv1.S
 	if req.Msg.GetName() == execName {
 		return nil, connect.NewError(connect.CodeFailedPrecondition, errors.New("exec-daemon cannot be stopped while the machine runs; to restart it, send it a signal"))
 	}
-	p, err := m.d.kept.find(req.Msg.GetName())
+	p, err := m.d.roster.find(req.Msg.GetName())
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (m *management) SignalProcess(_ context.Context, req *connect.Request[podv1
 		}
 		return connect.NewResponse(&podv1.SignalProcessResponse{}), nil
 	}
-	_, err = m.d.kept.find(req.Msg.GetName())
+	_, err = m.d.roster.find(req.Msg.GetName())
 	return nil, err
 }
 
@@ -124,7 +124,7 @@ func signalNamed(name string) (syscall.Signal, error) {
 
 // ProcessLogs implements pod.v1's ManagementService.
 func (m *management) ProcessLogs(ctx context.Context, req *connect.Request[podv1.ProcessLogsRequest], stream *connect.ServerStream[podv1.ProcessLogsResponse]) error {
-	p, err := m.d.kept.find(req.Msg.GetName())
+	p, err := m.d.roster.find(req.Msg.GetName())
 	if err != nil {
 		return err
 	}

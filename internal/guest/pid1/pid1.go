@@ -79,7 +79,7 @@ type Daemon struct {
 	tokens []*portToken      // of the ports for programs in the machine
 	before int               // restarts of services that have been replaced
 	meta   metadata
-	kept   roster
+	roster roster
 	repos  []*checkout.Repository // in the order of the Boot request
 	git    net.Listener           // nil until booted
 	spans  net.Listener           // nil unless Boot asked for traces
@@ -105,7 +105,7 @@ func New(cfg Config) (*Daemon, error) {
 		rest:   make(chan struct{}, 1),
 	}
 	d.user.Store(&user)
-	d.kept.d = d
+	d.roster.d = d
 	return d, nil
 }
 
@@ -210,7 +210,7 @@ func (d *Daemon) end(server *podServer) error {
 	if exec != nil {
 		exec.Stop(d.cfg.StopLimit * 3 / 10)
 	}
-	d.kept.stopAll(d.cfg.StopLimit * 3 / 10)
+	d.roster.stopAll(d.cfg.StopLimit * 3 / 10)
 	err := d.reaper.EndStrays(ctx, d.cfg.StopLimit*2/10)
 	d.reaper.KillOwn()
 	d.controls.close()

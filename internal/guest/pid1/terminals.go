@@ -30,13 +30,13 @@ func (b *boot) terminals(_ context.Context, _ func(string)) (string, error) {
 	if lookPath("tmux", d.environ()) == "" {
 		return "no terminals: tmux is not installed", nil
 	}
-	if p, err := d.kept.find(terminalsName); err == nil && !p.isFinished() {
+	if p, err := d.roster.find(terminalsName); err == nil && !p.isFinished() {
 		return "already running", nil
 	}
 	if err := d.tmuxFolder(); err != nil {
 		return "no terminals: " + err.Error(), nil //nolint:nilerr // a machine works without terminals
 	}
-	p, err := d.kept.start(processSpec{
+	p, err := d.roster.start(processSpec{
 		name: terminalsName, policy: restartAlways,
 		command: []string{"tmux", "-D", "-u", "-L", "default"},
 		env:     map[string]string{"TMUX_TMPDIR": d.cfg.TmuxDir},

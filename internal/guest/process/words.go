@@ -18,7 +18,7 @@ const (
 
 // lastWords logs a service's output and keeps its end.
 type lastWords struct {
-	ended chan struct{} // closed when all output is read
+	drained chan struct{} // closed when all output is read
 
 	mu    sync.Mutex
 	lines []string
@@ -28,9 +28,9 @@ type lastWords struct {
 // listen reads r to its end in the background, then closes it. It redacts
 // secret. It also writes the output to printed, unless that is nil.
 func listen(r io.ReadCloser, log *slog.Logger, secret string, printed *Output) *lastWords {
-	w := &lastWords{ended: make(chan struct{})}
+	w := &lastWords{drained: make(chan struct{})}
 	go func() {
-		defer close(w.ended)
+		defer close(w.drained)
 		defer func() { _ = r.Close() }()
 		in := bufio.NewReaderSize(r, maxLogLine)
 		for {
@@ -73,7 +73,7 @@ func (w *lastWords) keep(line string) {
 // process may keep the service's output open.
 func (w *lastWords) after(d time.Duration) string {
 	select {
-	case <-w.ended:
+	case <-w.drained:
 	case <-time.After(d):
 	}
 	w.mu.Lock()

@@ -87,25 +87,25 @@ func searchAll(w *walker, m *matcher, o options, out *bufio.Writer) (bool, error
 // shared is the output of one file. It is buffered until the file is done or
 // the buffer is full. It is then written while the output of other files waits.
 type shared struct {
-	to     *bufio.Writer
-	mu     *sync.Mutex
-	held   bytes.Buffer
-	locked bool
-	failed bool // the output cannot be written
+	to      *bufio.Writer
+	mu      *sync.Mutex
+	pending bytes.Buffer
+	locked  bool
+	failed  bool // the output cannot be written
 }
 
 func (s *shared) Write(p []byte) (int, error) {
-	if !s.locked && s.held.Len()+len(p) <= flushAfter {
-		return s.held.Write(p)
+	if !s.locked && s.pending.Len()+len(p) <= flushAfter {
+		return s.pending.Write(p)
 	}
 	if !s.locked {
 		s.mu.Lock()
 		s.locked = true
 	}
-	if err := s.pass(s.held.Bytes()); err != nil {
+	if err := s.pass(s.pending.Bytes()); err != nil {
 		return 0, err
 	}
-	s.held.Reset()
+	s.pending.Reset()
 	if err := s.pass(p); err != nil {
 		return 0, err
 	}
@@ -121,15 +121,15 @@ func (s *shared) pass(p []byte) error {
 // release writes the buffered output.
 func (s *shared) release() error {
 	if !s.locked {
-		if s.held.Len() == 0 {
+		if s.pending.Len() == 0 {
 			return nil
 		}
 		s.mu.Lock()
 	}
 	defer s.mu.Unlock()
 	s.locked = false
-	err := s.pass(s.held.Bytes())
-	s.held.Reset()
+	err := s.pass(s.pending.Bytes())
+	s.pending.Reset()
 	return err
 }
 

@@ -34,8 +34,8 @@ type Embedder struct {
 	Key    string       // empty for none
 	Client *http.Client // nil for the default client
 
-	mu   sync.Mutex
-	kept map[string][]float32 // cached vectors by text, at most embedKept
+	mu    sync.Mutex
+	cache map[string][]float32 // cached vectors by text, at most embedKept
 }
 
 // order reorders the first hits by both keywords and meaning. On an error the
@@ -81,7 +81,7 @@ func (e *Embedder) vectors(ctx context.Context, input []string) ([][]float32, er
 	var at []int
 	e.mu.Lock()
 	for i, text := range input {
-		if out[i] = e.kept[text]; out[i] == nil {
+		if out[i] = e.cache[text]; out[i] == nil {
 			ask, at = append(ask, text), append(at, i)
 		}
 	}
@@ -95,12 +95,12 @@ func (e *Embedder) vectors(ctx context.Context, input []string) ([][]float32, er
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.kept == nil || len(e.kept) > embedKept {
-		e.kept = make(map[string][]float32)
+	if e.cache == nil || len(e.cache) > embedKept {
+		e.cache = make(map[string][]float32)
 	}
 	for i, v := range got {
 		out[at[i]] = v
-		e.kept[ask[i]] = v
+		e.cache[ask[i]] = v
 	}
 	return out, nil
 }

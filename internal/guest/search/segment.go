@@ -45,7 +45,7 @@ type segment struct {
 // One of every stride tokens is.
 type point struct {
 	token    string
-	at       int64 // offset in the dictionary
+	offset   int64 // offset in the dictionary
 	postings int64 // offset of the token's list
 }
 
@@ -281,10 +281,10 @@ func (s *segment) find(token string) (count int, postings []byte, err error) {
 	}
 	end := s.dictionary.end - s.dictionary.start
 	if i+1 < len(s.points) {
-		end = s.points[i+1].at
+		end = s.points[i+1].offset
 	}
-	part := make([]byte, end-s.points[i].at)
-	if _, err := s.file.ReadAt(part, s.dictionary.start+s.points[i].at); err != nil {
+	part := make([]byte, end-s.points[i].offset)
+	if _, err := s.file.ReadAt(part, s.dictionary.start+s.points[i].offset); err != nil {
 		return 0, nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	in := reader{text: part}

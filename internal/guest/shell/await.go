@@ -94,7 +94,7 @@ func (s *Session) follow(w Wait) ([]*follow, error) {
 	var follows []*follow
 	for _, j := range jobs {
 		j.mu.Lock()
-		follows = append(follows, &follow{job: j, from: j.seen, at: j.seen, line: j.seen})
+		follows = append(follows, &follow{job: j, from: j.returned, offset: j.returned, line: j.returned})
 		j.mu.Unlock()
 	}
 	return follows, nil
@@ -102,26 +102,26 @@ func (s *Session) follow(w Wait) ([]*follow, error) {
 
 // follow reads the output of one command as it grows.
 type follow struct {
-	job     *job
-	from    int64 // where this Await started
-	at      int64 // how far the output was read
-	line    int64 // start of the line that is not complete yet
-	partial []byte
-	ended   bool
-	matched string
+	job      *job
+	from     int64 // where this Await started
+	offset   int64 // how far the output was read
+	line     int64 // start of the line that is not complete yet
+	partial  []byte
+	hasEnded bool
+	matched  string
 }
 
 // look reads new output, and reports whether the wait is over.
 func (f *follow) look(ctx context.Context, pattern *regexp.Regexp) bool {
-	if f.ended || f.matched != "" {
+	if f.hasEnded || f.matched != "" {
 		return true
 	}
 	ended := !f.job.runs() // check this before reading, so that the last output is not missed
 	if pattern != nil {
 		f.scan(ctx, pattern)
 	}
-	f.ended = ended
-	return f.ended || f.matched != ""
+	f.hasEnded = ended
+	return f.hasEnded || f.matched != ""
 }
 
 // scan matches new lines against the pattern. It also matches an incomplete
@@ -132,13 +132,13 @@ func (f *follow) scan(ctx context.Context, pattern *regexp.Regexp) {
 		return // the file was removed; the end of the command is still noticed
 	}
 	defer file.Close()
-	if st, err := file.Stat(); err == nil && st.Size() < f.at { // the file was truncated
-		f.from, f.at, f.line, f.partial = 0, 0, 0, nil
+	if st, err := file.Stat(); err == nil && st.Size() < f.offset { // the file was truncated
+		f.from, f.offset, f.line, f.partial = 0, 0, 0, nil
 	}
 	buf := make([]byte, awaitChunk)
 	for ctx.Err() == nil {
-		n, err := file.ReadAt(buf, f.at)
-		f.at += int64(n)
+		n, err := file.ReadAt(buf, f.offset)
+		f.offset += int64(n)
 		if f.lines(buf[:n], pattern) || err != nil || n == 0 {
 			return
 		}
@@ -159,11 +159,11 @@ func (f *follow) lines(p []byte, pattern *regexp.Regexp) bool {
 		}
 		length := int64(end) + 1
 		if f.match(pattern) {
-			f.at -= int64(len(p)) - length // the rest is left for the next Await
+			f.offset -= int64(len(p)) - length // the rest is left for the next Await
 			return true
 		}
 		p, f.partial = p[length:], f.partial[:0]
-		f.line = f.at - int64(len(p))
+		f.line = f.offset - int64(len(p))
 	}
 	return len(f.partial) > 0 && f.match(pattern)
 }
@@ -191,14 +191,14 @@ func finish(follows []*follow, w Wait) []Awaited {
 		a := Awaited{Job: f.job.state(), Matched: f.matched}
 		end := a.OutputBytes
 		if f.matched != "" {
-			end = f.at
+			end = f.offset
 		}
 		if end < f.from { // the file was truncated
 			f.from = 0
 		}
 		a.Output = excerpt(a.OutputFile, f.from, end, room/len(follows))
 		f.job.mu.Lock()
-		f.job.seen = end
+		f.job.returned = end
 		f.job.mu.Unlock()
 		f.job.tell(a.Job)
 		all = append(all, a)

@@ -131,7 +131,7 @@ func (s *Session) awaitStart(mark string) error {
 				return err
 			}
 		case <-s.bash.done:
-			s.ended()
+			s.exitResult()
 			return errors.New("the shell ended while it started the command; a new one is ready, try again")
 		case <-timer.C:
 			s.drop()

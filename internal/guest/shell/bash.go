@@ -114,7 +114,7 @@ func (s *Session) ensure(ctx context.Context) error {
 	if s.bash != nil {
 		select {
 		case <-s.bash.done: // it was killed between two commands
-			s.ended()
+			s.exitResult()
 			s.lost = true
 		default:
 		}

@@ -19,11 +19,11 @@ const (
 type deltas struct {
 	emit Emit
 
-	mu      sync.Mutex
-	pending [2][]byte
-	dropped [2]int64
-	told    int
-	started bool
+	mu       sync.Mutex
+	pending  [2][]byte
+	dropped  [2]int64
+	reported int
+	started  bool
 
 	wake chan struct{}
 	stop chan struct{}
@@ -103,12 +103,12 @@ func (d *deltas) flush(last bool) {
 		}
 	}
 	size := len(text[0]) + len(text[1])
-	before := d.told
-	d.told += size
+	before := d.reported
+	d.reported += size
 	d.mu.Unlock()
 	switch {
 	case size == 0 || before > deltaTotal:
-	case d.told > deltaTotal:
+	case d.reported > deltaTotal:
 		d.emit(text[0], text[1]+"\n[… the rest of the output is not streamed …]\n")
 	default:
 		d.emit(text[0], text[1])

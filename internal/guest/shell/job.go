@@ -36,11 +36,11 @@ type job struct {
 	pid, keeper           int
 	pidStart, keeperStart uint64 // in clock ticks; 0 if it ended at once
 
-	mu    sync.Mutex
-	input *os.File // write end of its input; nil once closed
-	seen  int64    // how much of its output Await has returned
-	told  bool     // its end has been reported
-	last  *Job     // how it ended, once that has been reported
+	mu          sync.Mutex
+	input       *os.File // write end of its input; nil once closed
+	returned    int64    // how much of its output Await has returned
+	endReported bool     // its end has been reported
+	last        *Job     // how it ended, once that has been reported
 }
 
 func (j *job) output() string { return outputPath(j.dir, j.mark) }
@@ -93,10 +93,10 @@ func (j *job) state() Job {
 func (j *job) tell(state Job) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if state.Running || j.told {
+	if state.Running || j.endReported {
 		return
 	}
-	j.told, j.last = true, &state
+	j.endReported, j.last = true, &state
 	if j.input != nil {
 		_ = j.input.Close()
 		j.input = nil
@@ -130,7 +130,7 @@ func (s *Session) Jobs() []Job {
 	var news []Job
 	for _, j := range jobs {
 		j.mu.Lock()
-		told := j.told
+		told := j.endReported
 		j.mu.Unlock()
 		if told {
 			continue

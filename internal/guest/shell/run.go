@@ -81,7 +81,7 @@ func (s *Session) work(ctx context.Context, c Command, call *call) (Result, erro
 				return s.reported()
 			}
 		case <-s.bash.done:
-			return s.ended(), nil
+			return s.exitResult(), nil
 		case <-timer.C:
 			return s.abort(call, TimedOut), nil
 		case <-ctx.Done():
@@ -156,8 +156,8 @@ func signalOf(code int) string {
 	return unix.SignalName(syscall.Signal(code - 128))
 }
 
-// ended returns the result of a command that ended bash.
-func (s *Session) ended() Result {
+// exitResult returns the result of a command that ended bash.
+func (s *Session) exitResult() Result {
 	code := s.bash.state.ExitCode()
 	if ws, ok := s.bash.state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		code = 128 + int(ws.Signal())

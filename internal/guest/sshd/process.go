@@ -71,7 +71,7 @@ func (s *visit) startOnTerminal(cmd *exec.Cmd, running *sync.WaitGroup) error {
 			_ = seen.Close()    // fails if the client has disconnected
 		}()
 		err := cmd.Wait()
-		s.ended(err, out, master)
+		s.finish(err, out, master)
 		_ = master.Close()
 	})
 	return nil
@@ -127,7 +127,7 @@ func (s *visit) startOnPipes(cmd *exec.Cmd, running *sync.WaitGroup) error {
 			both.Wait()
 		}()
 		err := cmd.Wait()
-		s.ended(err, out, ours[1:]...)
+		s.finish(err, out, ours[1:]...)
 		closeAll(ours[:])
 	})
 	return nil
@@ -174,9 +174,9 @@ func drain(dst io.Writer, src *os.File) {
 	}
 }
 
-// ended waits for the output of an exited command, sends its exit status, and
+// finish waits for the output of an exited command, sends its exit status, and
 // closes the channel.
-func (s *visit) ended(err error, out <-chan struct{}, from ...*os.File) {
+func (s *visit) finish(err error, out <-chan struct{}, from ...*os.File) {
 	s.mu.Lock()
 	s.process = nil // its process id may be reused from now on
 	s.mu.Unlock()

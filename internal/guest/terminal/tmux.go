@@ -314,9 +314,9 @@ func (t *Tmux) run(ctx context.Context, limit int, args ...string) ([]byte, erro
 	out.most, said.most = cmp.Or(limit, maxRead+1), 4<<10
 	cmd.Stdout, cmd.Stderr = &out, &said
 	err := cmd.Run()
-	switch words := strings.ToValidUTF8(strings.TrimSpace(string(said.kept)), ""); {
+	switch words := strings.ToValidUTF8(strings.TrimSpace(string(said.bytes)), ""); {
 	case err == nil:
-		return out.kept, nil
+		return out.bytes, nil
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case errors.Is(err, exec.ErrNotFound):
@@ -332,14 +332,14 @@ func (t *Tmux) run(ctx context.Context, limit int, args ...string) ([]byte, erro
 
 // tail is a writer that keeps the last bytes.
 type tail struct {
-	most int
-	kept []byte
+	most  int
+	bytes []byte
 }
 
 func (t *tail) Write(p []byte) (int, error) {
-	t.kept = append(t.kept, p...)
-	if len(t.kept) > 2*t.most {
-		t.kept = append(t.kept[:0], t.kept[len(t.kept)-t.most:]...)
+	t.bytes = append(t.bytes, p...)
+	if len(t.bytes) > 2*t.most {
+		t.bytes = append(t.bytes[:0], t.bytes[len(t.bytes)-t.most:]...)
 	}
 	return len(p), nil
 }

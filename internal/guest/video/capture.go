@@ -21,7 +21,7 @@ type capture struct {
 	most   bounds
 	words  limited // ffmpeg's error output
 	shown  progress
-	ended  chan struct{} // closed when ffmpeg has exited
+	exited chan struct{} // closed when ffmpeg has exited
 	failed error         // its exit error; valid once ended is closed
 
 	mu      sync.Mutex
@@ -36,7 +36,7 @@ func begin(display, file string, most bounds) (*capture, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &capture{most: most, ended: make(chan struct{}), shown: progress{first: make(chan struct{})}}
+	c := &capture{most: most, exited: make(chan struct{}), shown: progress{first: make(chan struct{})}}
 	//nolint:noctx // it outlives the call; stop ends it
 	c.cmd = exec.Command(path, "-nostdin", "-hide_banner", "-loglevel", "error", "-progress", "pipe:1", "-stats_period", "0.2",
 		"-f", "x11grab", "-framerate", strconv.Itoa(framerate), "-i", display,
@@ -59,7 +59,7 @@ func begin(display, file string, most bounds) (*capture, error) {
 		started <- err
 		if err == nil {
 			c.failed = c.cmd.Wait()
-			close(c.ended)
+			close(c.exited)
 		}
 	}()
 	if err := <-started; err != nil {
@@ -73,7 +73,7 @@ func (c *capture) firstFrame(ctx context.Context) error {
 	select {
 	case <-c.shown.first:
 		return nil
-	case <-c.ended:
+	case <-c.exited:
 		return fmt.Errorf("cannot record the desktop: %s", c.complaint())
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -82,7 +82,7 @@ func (c *capture) firstFrame(ctx context.Context) error {
 
 func (c *capture) hasEnded() bool {
 	select {
-	case <-c.ended:
+	case <-c.exited:
 		return true
 	default:
 		return false
@@ -96,7 +96,7 @@ func (c *capture) stop() {
 	c.mu.Unlock()
 	_ = c.cmd.Process.Signal(os.Interrupt) // it may have exited already
 	select {
-	case <-c.ended:
+	case <-c.exited:
 	case <-time.After(stopTime):
 		c.kill()
 	}
@@ -105,7 +105,7 @@ func (c *capture) stop() {
 // kill kills ffmpeg.
 func (c *capture) kill() {
 	_ = c.cmd.Process.Kill() // it may have exited already
-	<-c.ended
+	<-c.exited
 }
 
 // length returns the length of the recording so far.
@@ -207,16 +207,16 @@ func (p *progress) length() time.Duration {
 // limited keeps the last bytes that are written. It is safe for concurrent use.
 type limited struct {
 	mu   sync.Mutex
-	kept []byte
+	tail []byte
 }
 
 func (l *limited) Write(p []byte) (int, error) {
 	const most = 4096
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.kept = append(l.kept, p...)
-	if over := len(l.kept) - most; over > 0 {
-		l.kept = append([]byte(nil), l.kept[over:]...)
+	l.tail = append(l.tail, p...)
+	if over := len(l.tail) - most; over > 0 {
+		l.tail = append([]byte(nil), l.tail[over:]...)
 	}
 	return len(p), nil
 }
@@ -224,7 +224,7 @@ func (l *limited) Write(p []byte) (int, error) {
 func (l *limited) text() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return string(l.kept)
+	return string(l.tail)
 }
 
 // clean joins a program's output to one line of at most that many bytes.

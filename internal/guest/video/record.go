@@ -93,7 +93,7 @@ func (r *Recorder) Start(ctx context.Context) error {
 	if err := r.Lacks(); err != nil {
 		return err
 	}
-	switch ended, there := r.ended(); {
+	switch ended, there := r.endReason(); {
 	case there && ended == "":
 		return fmt.Errorf("a recording is running, for %s so far: end it with SAVE_RECORDING or DISCARD_RECORDING", r.now.length().Round(time.Second))
 	case there:
@@ -171,9 +171,9 @@ func (r *Recorder) Close() error {
 	return r.End("the machine stopped, or exec-daemon was restarted")
 }
 
-// ended reports whether there is a recording, and why it has ended; why is ""
+// endReason reports whether there is a recording, and why it has ended; why is ""
 // while it is running. r.mu must be held.
-func (r *Recorder) ended() (why string, there bool) {
+func (r *Recorder) endReason() (why string, there bool) {
 	if _, err := os.Lstat(r.video()); err != nil {
 		return "", false
 	}
@@ -193,7 +193,7 @@ func (r *Recorder) ended() (why string, there bool) {
 
 // end stops the recording. r.mu must be held.
 func (r *Recorder) end(reason string) (Recording, error) {
-	why, there := r.ended()
+	why, there := r.endReason()
 	if !there {
 		if r.now != nil && !r.now.hasEnded() { // its file was removed
 			r.now.stop()

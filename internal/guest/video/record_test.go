@@ -239,7 +239,7 @@ func TestBounds(t *testing.T) {
 			r := recorder(t)
 			r.bounds = b
 			start(t, r)
-			<-r.now.ended
+			<-r.now.exited
 			if err := r.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "the maximum") {
 				t.Errorf("%v", err)
 			}

@@ -249,17 +249,17 @@ func (w *writer) codes(codes []code) {
 
 // A writer collects bits, lowest first.
 type writer struct {
-	buf  []byte
-	held uint64
-	n    int // number of bits held
+	buf     []byte
+	pending uint64
+	n       int // number of bits held
 }
 
 func (w *writer) bits(v uint64, n int) {
-	w.held |= v << w.n
+	w.pending |= v << w.n
 	w.n += n
 	if w.n >= 32 {
-		w.buf = binary.LittleEndian.AppendUint32(w.buf, uint32(w.held))
-		w.held >>= 32
+		w.buf = binary.LittleEndian.AppendUint32(w.buf, uint32(w.pending))
+		w.pending >>= 32
 		w.n -= 32
 	}
 }
@@ -268,8 +268,8 @@ func (w *writer) code(c code) { w.bits(uint64(c.bits), int(c.length)) }
 
 func (w *writer) finish() []byte {
 	for ; w.n > 0; w.n -= 8 {
-		w.buf = append(w.buf, byte(w.held))
-		w.held >>= 8
+		w.buf = append(w.buf, byte(w.pending))
+		w.pending >>= 8
 	}
 	return w.buf
 }
