@@ -18,12 +18,12 @@ import (
 // An RunningBuild is a running build whose disk usage can be measured. Its methods
 // are safe for concurrent use.
 type RunningBuild struct {
-	id    string
-	dirs  []string // folders of the engine and of the build
-	stop  context.CancelCauseFunc
-	mu    sync.Mutex
-	began int64 // bytes at the first measurement
-	seen  bool
+	id       string
+	dirs     []string // folders of the engine and of the build
+	stop     context.CancelCauseFunc
+	mu       sync.Mutex
+	began    int64 // bytes at the first measurement
+	measured bool
 }
 
 // ID returns the id of the build.
@@ -47,8 +47,8 @@ func (u *RunningBuild) DiskBytes(ctx context.Context) (int64, error) {
 		sum += n
 	}
 	sum += heldBytes(cellName(u.id), files)
-	if !u.seen {
-		u.seen, u.began = true, sum
+	if !u.measured {
+		u.measured, u.began = true, sum
 	}
 	return max(0, sum-u.began), nil
 }

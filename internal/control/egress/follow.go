@@ -34,7 +34,7 @@ func (c *connection) follow() (refused, failed error) {
 	s := &source{r: c.inside, started: func() { _ = c.inside.SetReadDeadline(time.Now().Add(firstWithin)) }}
 	return follow(s, countingWriter{c.outside, &c.rec.sent}, c.replied, func(g clientHello) error {
 		_ = c.inside.SetReadDeadline(time.Time{})
-		c.said.Store(&g)
+		c.lastHello.Store(&g)
 		return g.judgeAt(c.g.policy.Load(), c.to.Addr(), c.names)
 	})
 }
@@ -215,14 +215,14 @@ func (r *answerer) Read(b []byte) (int, error) {
 	if len(r.words) < statusLen {
 		r.words = append(r.words, b[:min(n, statusLen-len(r.words))]...)
 		if len(r.words) == statusLen || err != nil {
-			r.done()
+			r.markKnown()
 		}
 	}
 	return n, err
 }
 
-// done tells status that no more of the first bytes will be read.
-func (r *answerer) done() { r.once.Do(func() { close(r.known) }) }
+// markKnown tells status that no more of the first bytes will be read.
+func (r *answerer) markKnown() { r.once.Do(func() { close(r.known) }) }
 
 // status waits for the remote end's first bytes and returns the HTTP status, or
 // 0 if they are not an HTTP/1.1 reply.
@@ -240,7 +240,7 @@ func (r *answerer) status() int {
 
 // rejudge returns an error if a new policy refuses an open connection.
 func (c *connection) rejudge(m *policy.Matcher) error {
-	if g := c.said.Load(); g != nil {
+	if g := c.lastHello.Load(); g != nil {
 		return g.judgeAt(m, c.to.Addr(), c.names)
 	}
 	if !c.followed && m.Mode() == policy.List && !m.ByAddress(c.to.Addr()) {

@@ -100,7 +100,7 @@ func TestEveryRequestIsJudged(t *testing.T) {
 		if _, err := io.ReadAll(answers); err != nil {
 			t.Fatal(err)
 		}
-		answers.done()
+		answers.markKnown()
 		for _, size := range []int{1, 1 << 20} {
 			var out bytes.Buffer
 			s := &source{r: io.LimitReader(&pieces{[]byte(tt.said), size}, int64(len(tt.said)))}

@@ -186,18 +186,18 @@ func readTLS(s *source) (clientHello, error) {
 type replay struct {
 	net.Conn // nil: no other methods are called
 	s        *source
-	at       int
+	offset   int
 }
 
 func (c *replay) Read(p []byte) (int, error) {
-	if !c.s.fill(c.at + 1) {
+	if !c.s.fill(c.offset + 1) {
 		if c.s.err != nil {
 			return 0, c.s.err
 		}
 		return 0, io.EOF
 	}
-	n := copy(p, c.s.buf[c.at:])
-	c.at += n
+	n := copy(p, c.s.buf[c.offset:])
+	c.offset += n
 	return n, nil
 }
 

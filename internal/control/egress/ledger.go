@@ -71,13 +71,13 @@ func (r *record) snapshot() policy.Connection {
 // A ledger holds a machine's open connections and its most recent closed ones.
 // It continues an existing log.
 type ledger struct {
-	mu    sync.Mutex
-	log   *Log // nil disables the log
-	last  uint64
-	named uint64
-	ended []policy.Connection // at most 2*maxRecords, newest last
-	open  map[*record]struct{}
-	more  chan struct{} // closed when a record is added; nil if nobody waits
+	mu     sync.Mutex
+	log    *Log // nil disables the log
+	last   uint64
+	named  uint64
+	closed []policy.Connection // at most 2*maxRecords, newest last
+	open   map[*record]struct{}
+	more   chan struct{} // closed when a record is added; nil if nobody waits
 }
 
 // newLedger returns a ledger that continues log. A nil log disables logging.
@@ -86,14 +86,14 @@ func newLedger(log *Log) *ledger {
 	if log == nil {
 		return l
 	}
-	l.named, l.ended = log.said.named, log.said.all()
-	for _, line := range log.said.cut() {
+	l.named, l.closed = log.initial.named, log.initial.all()
+	for _, line := range log.initial.cut() {
 		log.add(line, l.lines)
 	}
-	if n := len(l.ended); n > 0 {
-		l.last = l.ended[n-1].Seq
+	if n := len(l.closed); n > 0 {
+		l.last = l.closed[n-1].Seq
 	}
-	log.said = history{}
+	log.initial = history{}
 	return l
 }
 
@@ -129,9 +129,9 @@ func (l *ledger) add(r *record) {
 	defer l.mu.Unlock()
 	l.last++
 	s.Seq = l.last
-	l.ended = append(l.ended, s)
-	if len(l.ended) >= 2*maxRecords {
-		l.ended = slices.Clone(l.ended[len(l.ended)-maxRecords:])
+	l.closed = append(l.closed, s)
+	if len(l.closed) >= 2*maxRecords {
+		l.closed = slices.Clone(l.closed[len(l.closed)-maxRecords:])
 	}
 	l.log.add(logLine{N: r.n, Connection: s}, l.lines)
 	if l.more != nil {
@@ -148,7 +148,7 @@ func (l *ledger) after(seq uint64, limit int) ([]policy.Connection, <-chan struc
 	if l.more == nil {
 		l.more = make(chan struct{})
 	}
-	kept := l.ended[max(0, len(l.ended)-maxRecords):]
+	kept := l.closed[max(0, len(l.closed)-maxRecords):]
 	i, _ := slices.BinarySearchFunc(kept, seq, func(r policy.Connection, seq uint64) int {
 		if r.Seq <= seq {
 			return -1

@@ -33,10 +33,10 @@ type logLine struct {
 
 // Log is an open log, used by one gateway.
 type Log struct {
-	files [logFiles]*os.File
-	now   int // index of the file being written
-	size  int64
-	said  history // content on opening, until a ledger takes it
+	files   [logFiles]*os.File
+	now     int // index of the file being written
+	size    int64
+	initial history // content on opening, until a ledger takes it
 }
 
 func logFile(dir string, i int) string { return filepath.Join(dir, fmt.Sprintf("connections.%d", i)) }
@@ -56,7 +56,7 @@ func OpenLog(dir string) (*Log, error) {
 		}
 	}
 	var newest int
-	l.said, newest = recall(contents)
+	l.initial, newest = recall(contents)
 	l.now, l.size = newest, int64(len(contents[newest]))
 	if l.size > 0 && contents[newest][l.size-1] != '\n' {
 		l.write(nil) // ends a line that a crash of the host left incomplete
@@ -88,16 +88,16 @@ func ReadLog(dir string) ([]policy.Connection, error) {
 
 // A history is the content of a log.
 type history struct {
-	ended []policy.Connection // ordered by Seq
-	open  []logLine           // started but not ended, oldest first
-	named uint64              // the highest connection id
+	closed []policy.Connection // ordered by Seq
+	open   []logLine           // started but not ended, oldest first
+	named  uint64              // the highest connection id
 }
 
 // cut ends the connections that were never closed, with a reason.
 func (h history) cut() []logLine {
 	last := uint64(0)
-	if n := len(h.ended); n > 0 {
-		last = h.ended[n-1].Seq
+	if n := len(h.closed); n > 0 {
+		last = h.closed[n-1].Seq
 	}
 	out := slices.Clone(h.open)
 	for i := range out {
@@ -109,7 +109,7 @@ func (h history) cut() []logLine {
 
 // all returns all connections, including those that were cut.
 func (h history) all() []policy.Connection {
-	out := h.ended
+	out := h.closed
 	for _, line := range h.cut() {
 		out = append(out, line.Connection)
 	}
@@ -145,15 +145,15 @@ func recall(contents [logFiles][]byte) (h history, newest int) {
 		}
 	}
 	for _, c := range ended {
-		h.ended = append(h.ended, c)
+		h.closed = append(h.closed, c)
 	}
-	slices.SortFunc(h.ended, func(a, b policy.Connection) int {
+	slices.SortFunc(h.closed, func(a, b policy.Connection) int {
 		if a.Seq < b.Seq {
 			return -1
 		}
 		return 1
 	})
-	h.ended = h.ended[max(0, len(h.ended)-maxRecords):]
+	h.closed = h.closed[max(0, len(h.closed)-maxRecords):]
 	slices.SortFunc(h.open, func(a, b logLine) int { return a.StartedAt.Compare(b.StartedAt) })
 	for i := range greatest {
 		if greatest[i] > greatest[newest] || greatest[i] == greatest[newest] && len(contents[i]) > len(contents[newest]) {

@@ -306,7 +306,7 @@ func TestLedgerIsBounded(t *testing.T) {
 		l.add(newRecord("tcp", netip.AddrPort{}, nil, policy.Verdict{}))
 	}
 	got, _ := l.after(0, 10*maxRecords)
-	if len(got) != maxRecords || got[len(got)-1].Seq != 5*maxRecords || len(l.ended) >= 2*maxRecords {
+	if len(got) != maxRecords || got[len(got)-1].Seq != 5*maxRecords || len(l.closed) >= 2*maxRecords {
 		t.Errorf("%d records, the last %d", len(got), got[len(got)-1].Seq)
 	}
 	if got, _ := l.after(5*maxRecords-3, 2); len(got) != 2 || got[0].Seq != 5*maxRecords-2 {

@@ -150,9 +150,9 @@ type connection struct {
 	outside *net.TCPConn
 	once    sync.Once
 
-	replied  *answerer                   // the first bytes from the remote end; set if followed is
-	followed bool                        // data from the machine is checked
-	said     atomic.Pointer[clientHello] // the last greeting that was judged
+	replied   *answerer                   // the first bytes from the remote end; set if followed is
+	followed  bool                        // data from the machine is checked
+	lastHello atomic.Pointer[clientHello] // the last greeting that was judged
 }
 
 // run copies in both directions until both have ended. It forwards the end of
@@ -182,7 +182,7 @@ func (c *connection) run() {
 }
 
 func (c *connection) fromOutside() {
-	defer c.replied.done()
+	defer c.replied.markKnown()
 	src := io.Reader(c.outside)
 	if c.followed {
 		src = c.replied

@@ -34,7 +34,7 @@ func (d *Desk) answer(ctx context.Context, a agent.Agent, url string, s snapshot
 				if at < 0 {
 					continue // somebody has deleted it
 				}
-				done, err := o.thread(ctx, s.threads[at], h.said[runID+" "+id])
+				done, err := o.thread(ctx, s.threads[at], h.replied[runID+" "+id])
 				if err != nil {
 					return err
 				}
@@ -56,11 +56,11 @@ func (d *Desk) answer(ctx context.Context, a agent.Agent, url string, s snapshot
 
 // reply is the text to reply with after a run.
 type reply struct {
-	forge   forge.Reviewed
-	at      snapshot
-	mark    string
-	text    string
-	resolve bool
+	forge    forge.Reviewed
+	snapshot snapshot
+	mark     string
+	text     string
+	resolve  bool
 }
 
 // thread replies to a thread, unless the agent itself has done so, and resolves
@@ -68,7 +68,7 @@ type reply struct {
 func (o reply) thread(ctx context.Context, t forge.Thread, said bool) (done bool, err error) {
 	done = said || slices.ContainsFunc(t.Comments, func(c forge.Comment) bool { return strings.Contains(c.Body, o.mark) })
 	if !done {
-		_, err := o.forge.Reply(ctx, o.at.repo, o.at.pull.Number, t.ID, o.text+"\n"+o.mark)
+		_, err := o.forge.Reply(ctx, o.snapshot.repo, o.snapshot.pull.Number, t.ID, o.text+"\n"+o.mark)
 		if unlessImpossible(err) != nil {
 			return false, err
 		}
@@ -77,13 +77,13 @@ func (o reply) thread(ctx context.Context, t forge.Thread, said bool) (done bool
 	if !o.resolve || t.Resolved {
 		return done, nil
 	}
-	return done, unlessImpossible(o.forge.Resolve(ctx, o.at.repo, o.at.pull.Number, t.ID))
+	return done, unlessImpossible(o.forge.Resolve(ctx, o.snapshot.repo, o.snapshot.pull.Number, t.ID))
 }
 
 // comment adds a comment about threads that cannot be replied to.
 func (o reply) comment(ctx context.Context, about []forge.Thread) error {
-	f, ok := o.at.forge.(forge.Discussion)
-	if !ok || len(about) == 0 || slices.ContainsFunc(o.at.comments, func(c forge.Comment) bool { return strings.Contains(c.Body, o.mark) }) {
+	f, ok := o.snapshot.forge.(forge.Discussion)
+	if !ok || len(about) == 0 || slices.ContainsFunc(o.snapshot.comments, func(c forge.Comment) bool { return strings.Contains(c.Body, o.mark) }) {
 		return nil
 	}
 	var b strings.Builder
@@ -94,7 +94,7 @@ func (o reply) comment(ctx context.Context, about []forge.Thread) error {
 		}
 		fmt.Fprintf(&b, " `%s` line %d", strings.ReplaceAll(t.Path, "`", ""), t.Line)
 	}
-	_, err := f.Comment(ctx, o.at.repo, o.at.pull.Number, b.String()+":\n\n"+o.text+"\n"+o.mark)
+	_, err := f.Comment(ctx, o.snapshot.repo, o.snapshot.pull.Number, b.String()+":\n\n"+o.text+"\n"+o.mark)
 	return err
 }
 

@@ -18,14 +18,14 @@ type history struct {
 	person  bool     // a person has sent a prompt since the first try
 	// threads are the review threads that wait for the end of a run, by run.
 	threads map[string][]string
-	said    map[string]bool // thread ids that the agent itself has replied to, after the id of the run
+	replied map[string]bool // thread ids that the agent itself has replied to, after the id of the run
 }
 
 const readBatch = 1000
 
 // history reads the agent's journal.
 func (d *Desk) history(ctx context.Context, agentID, url, repoURL, branch string) (history, error) {
-	h := history{handled: map[string]bool{}, threads: map[string][]string{}, said: map[string]bool{}}
+	h := history{handled: map[string]bool{}, threads: map[string][]string{}, replied: map[string]bool{}}
 	for {
 		events, err := d.Journal.Read(ctx, agentID, h.head, readBatch)
 		if err != nil {
@@ -47,7 +47,7 @@ func (h *history) apply(e agent.Event, url, repoURL, branch string) {
 		h.person = h.person || b.By == "" && len(h.tries) > 0
 	case *agent.PullRequestSaid:
 		if b.URL == url && b.ThreadID != "" {
-			h.said[e.RunID+" "+b.ThreadID] = true
+			h.replied[e.RunID+" "+b.ThreadID] = true
 		}
 	case *agent.Pushed:
 		if b.RepoURL == repoURL && b.Branch == branch {

@@ -33,14 +33,14 @@ type call struct {
 // options are what a call can have besides its arguments and its value.
 type options struct {
 	files   []*os.File                  // sent with the request; the caller closes them
-	sent    func()                      // called once the request was sent
+	onSent  func()                      // called once the request was sent
 	started func(c *call)               // called when the host-daemon has started
 	line    func(text string)           // called for each line of output
 	answer  func(context.Context) error // called when the host-daemon waits for the client
 }
 
-// gone is the error of a call whose host-daemon does not answer.
-func gone(method string, err error) error {
+// unavailable is the error of a call whose host-daemon does not answer.
+func unavailable(method string, err error) error {
 	return fault.Unavailable("the host-daemon does not answer").Named("host_daemon_gone").
 		Hint("check that it runs (systemctl status aloft-host-daemon), then restart the server").Because(fmt.Errorf("%s: %w", method, err))
 }
@@ -50,7 +50,7 @@ func gone(method string, err error) error {
 // without an error. When ctx ends, the host-daemon ends the call, and do returns the cause.
 func (c *Client) do(ctx context.Context, method string, args, value any, o options) (files []*os.File, err error) {
 	files, err = c.try(ctx, method, args, value, o)
-	if method == "open" || !isNotOpen(err) || o.sent != nil {
+	if method == "open" || !isNotOpen(err) || o.onSent != nil {
 		return files, err
 	}
 	// Another host-daemon has taken over, such as after an upgrade.
@@ -86,7 +86,7 @@ func (c *Client) try(ctx context.Context, method string, args, value any, o opti
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, gone(method, err)
+		return nil, unavailable(method, err)
 	}
 	k := &call{conn: conn.(*net.UnixConn)}
 	defer func() { _ = k.conn.Close() }()
@@ -95,10 +95,10 @@ func (c *Client) try(ctx context.Context, method string, args, value any, o opti
 	stop := context.AfterFunc(ctx, func() { _ = k.conn.CloseWrite() })
 	defer stop()
 	if err := k.send(frameRequest, request{method, data}, o.files...); err != nil && ctx.Err() == nil {
-		return nil, gone(method, err)
+		return nil, unavailable(method, err)
 	}
-	if o.sent != nil {
-		o.sent()
+	if o.onSent != nil {
+		o.onSent()
 	}
 	for {
 		kind, content, received, err := readFrame(k.conn, func(int) error { return nil })
@@ -123,7 +123,7 @@ func (c *Client) try(ctx context.Context, method string, args, value any, o opti
 			if errors.Is(err, io.EOF) {
 				err = errors.New("the connection ended")
 			}
-			return nil, gone(method, err)
+			return nil, unavailable(method, err)
 		}
 	}
 }

@@ -385,7 +385,7 @@ func (g *git) MayServe(url string) (may bool) {
 // peer calls a method that runs git's service, and closes far.
 func (g *git) peer(ctx context.Context, method string, a peerArgs, far *os.File) (stderr string, err error) {
 	defer func() { _ = far.Close() }()
-	_, err = g.c.do(ctx, method, a, &stderr, options{files: []*os.File{far}, sent: func() { _ = far.Close() }})
+	_, err = g.c.do(ctx, method, a, &stderr, options{files: []*os.File{far}, onSent: func() { _ = far.Close() }})
 	return stderr, err
 }
 

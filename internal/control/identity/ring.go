@@ -55,9 +55,9 @@ type key struct {
 type ring struct {
 	path string
 
-	mu   sync.Mutex
-	list []key
-	seen os.FileInfo // of the file that list was read from
+	mu       sync.Mutex
+	list     []key
+	fileInfo os.FileInfo // of the file that list was read from
 }
 
 // keys returns the keys to publish. The first one signs.
@@ -102,14 +102,14 @@ func (r *ring) refresh() error {
 		})
 	case err != nil:
 		return fmt.Errorf("identity's keys: %w", err)
-	case r.seen != nil && os.SameFile(r.seen, info) && r.seen.ModTime().Equal(info.ModTime()):
+	case r.fileInfo != nil && os.SameFile(r.fileInfo, info) && r.fileInfo.ModTime().Equal(info.ModTime()):
 		return nil // every change is a new file; one may have the number of one that is gone
 	}
 	list, err := readRing(r.path)
 	if err != nil {
 		return err
 	}
-	r.list, r.seen = list, info
+	r.list, r.fileInfo = list, info
 	return nil
 }
 
@@ -188,7 +188,7 @@ func (r *ring) change(to func([]key) ([]key, error)) error {
 		return fmt.Errorf("identity's keys: %w", err)
 	}
 	r.list = list
-	r.seen, err = os.Stat(r.path)
+	r.fileInfo, err = os.Stat(r.path)
 	return err
 }
 

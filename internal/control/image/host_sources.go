@@ -13,11 +13,11 @@ import (
 
 // sources collects which of the host's package sources machines may use.
 type sources struct {
-	locked  []string // hosts, and hosts with a path, for which apt has a password
-	kept    []string // addresses of the sources that machines see
-	dropped []string // addresses of the others
-	shown   int      // how many sources machines see; one may have several addresses
-	hidden  int      // how many they do not see
+	locked    []string // hosts, and hosts with a path, for which apt has a password
+	addresses []string // addresses of the sources that machines see
+	dropped   []string // addresses of the others
+	shown     int      // how many sources machines see; one may have several addresses
+	hidden    int      // how many they do not see
 }
 
 // aptSettings lists the settings of apt that a machine takes over from the host.
@@ -157,7 +157,7 @@ func (s *sources) keep(ok bool, addresses ...string) bool {
 		ok = ok && s.open(a)
 	}
 	if ok {
-		s.kept = append(s.kept, addresses...)
+		s.addresses = append(s.addresses, addresses...)
 		s.shown++
 		return true
 	}
@@ -174,7 +174,7 @@ func (s *sources) mirrors(text []byte) []byte {
 		if len(f) == 0 || strings.HasPrefix(f[0], "#") || !s.open(f[0]) {
 			continue
 		}
-		s.kept = append(s.kept, f[0])
+		s.addresses = append(s.addresses, f[0])
 		kept.WriteString(f[0])
 		for _, option := range f[1:] {
 			if strings.HasPrefix(option, "priority:") || strings.HasPrefix(option, "type:") {
@@ -381,6 +381,6 @@ func (s *sources) listed(name string) bool {
 		}
 		return n
 	}
-	kept := longest(s.kept)
+	kept := longest(s.addresses)
 	return kept > 0 && kept > longest(s.dropped)
 }

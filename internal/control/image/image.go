@@ -76,7 +76,7 @@ type Store struct {
 	room func() error // see SetRoom
 
 	holding sync.Mutex
-	held    map[string]heldLayer // locks on the layers handed out, by key
+	locks   map[string]heldLayer // locks on the layers handed out, by key
 }
 
 // Open returns the store on dir, and creates the folder if needed.
@@ -97,7 +97,7 @@ func Open(dir string, opts Options) (*Store, error) {
 		}
 		opts.MaxBytes = int64(fs.Blocks) * fs.Bsize / 2
 	}
-	s := &Store{dir: dir, opts: opts, registry: registry.New(opts.Registry), unpacker: unpack.New(dir), held: map[string]heldLayer{}}
+	s := &Store{dir: dir, opts: opts, registry: registry.New(opts.Registry), unpacker: unpack.New(dir), locks: map[string]heldLayer{}}
 	if err := s.sweep(); err != nil {
 		return nil, fmt.Errorf("image store: %w", err)
 	}

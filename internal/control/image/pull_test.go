@@ -663,9 +663,9 @@ func TestPruneWhatThisProcessHolds(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for key, h := range s.held {
+		for key, h := range s.locks {
 			h.last = time.Now().Add(-d)
-			s.held[key] = h
+			s.locks[key] = h
 		}
 	}
 	here := func(dir string) bool {

@@ -15,10 +15,10 @@ import (
 
 // A part is a layer of an image to be prepared.
 type part struct {
-	diff string // hex digest of its unpacked content, used as its name
-	size int64  // bytes to fetch or read
-	fill func(ctx context.Context, dir string) error
-	done func(made bool) // called when the layer is complete or has failed; may be nil
+	diff   string // hex digest of its unpacked content, used as its name
+	size   int64  // bytes to fetch or read
+	fill   func(ctx context.Context, dir string) error
+	onDone func(made bool) // called when the layer is complete or has failed; may be nil
 }
 
 // atOnce is how many layers are fetched and unpacked concurrently.
@@ -45,8 +45,8 @@ func (s *Store) gather(ctx context.Context, parts []part, tell *teller) ([]strin
 			if errors.Is(err, errMadeByOther) {
 				err = nil
 			}
-			if p.done != nil {
-				p.done(err == nil)
+			if p.onDone != nil {
+				p.onDone(err == nil)
 			}
 			if err == nil {
 				tell.update(true, func(now *Progress) { now.Ready++ })

@@ -106,8 +106,8 @@ type key struct {
 
 type measurement struct {
 	Measured
-	at     time.Time
-	userID int64
+	measuredAt time.Time
+	userID     int64
 }
 
 // New returns a ledger of the sources.
@@ -151,7 +151,7 @@ func (l *Ledger) RowsNow(ctx context.Context, userID int64) ([]Row, error) {
 func (l *Ledger) rows(ctx context.Context, userID int64, age time.Duration) ([]Row, error) {
 	var rows []Row
 	err := l.each(ctx, age, func(i Item) bool { return userID == 0 || i.UserID == userID }, func(kind Kind, i Item, m measurement) {
-		rows = append(rows, Row{Kind: kind, ID: i.ID, AgentID: i.AgentID, UserID: i.UserID, Size: m.Size, Measured: m.at})
+		rows = append(rows, Row{Kind: kind, ID: i.ID, AgentID: i.AgentID, UserID: i.UserID, Size: m.Size, Measured: m.measuredAt})
 	})
 	slices.SortFunc(rows, func(a, b Row) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID))
@@ -208,10 +208,10 @@ func (l *Ledger) measure(ctx context.Context, kind Kind, i Item, age time.Durati
 	m := l.measured[k]
 	l.mu.Unlock()
 	switch {
-	case m.at.IsZero():
+	case m.measuredAt.IsZero():
 	case i.Version != "" && i.Version == m.Version:
 		return m, nil
-	case l.now().Sub(m.at) < age:
+	case l.now().Sub(m.measuredAt) < age:
 		return m, nil
 	}
 	at := l.now()
@@ -219,7 +219,7 @@ func (l *Ledger) measure(ctx context.Context, kind Kind, i Item, age time.Durati
 	if err != nil {
 		return m, err
 	}
-	m = measurement{Measured: got, at: at, userID: i.UserID}
+	m = measurement{Measured: got, measuredAt: at, userID: i.UserID}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.measured[k] = m

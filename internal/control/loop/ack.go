@@ -12,9 +12,9 @@ import (
 // the server dies before one is sent, the next loop that reaches the machine drops
 // the call there.
 type acks struct {
-	mu   sync.Mutex
-	due  []string // ids of calls whose results are journaled
-	sent []<-chan error
+	mu      sync.Mutex
+	due     []string // ids of calls whose results are journaled
+	pending []<-chan error
 }
 
 func (a *acks) add(callID string) {
@@ -32,7 +32,7 @@ func (t *thread) acknowledge(ctx context.Context) {
 	for _, id := range t.acks.due {
 		answer := make(chan error, 1)
 		go func() { answer <- h.Ack(ctx, id) }()
-		t.acks.sent = append(t.acks.sent, answer)
+		t.acks.pending = append(t.acks.pending, answer)
 	}
 	t.acks.due = nil
 }
@@ -42,7 +42,7 @@ func (t *thread) acknowledge(ctx context.Context) {
 func (a *acks) refused() (err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.sent = slices.DeleteFunc(a.sent, func(answer <-chan error) bool {
+	a.pending = slices.DeleteFunc(a.pending, func(answer <-chan error) bool {
 		select {
 		case e := <-answer:
 			err = cmp.Or(err, e)
@@ -59,9 +59,9 @@ func (a *acks) refused() (err error) {
 func (t *thread) acknowledged() (err error) {
 	t.acks.mu.Lock()
 	defer t.acks.mu.Unlock()
-	for _, answer := range t.acks.sent {
+	for _, answer := range t.acks.pending {
 		err = cmp.Or(err, <-answer)
 	}
-	t.acks.sent = nil
+	t.acks.pending = nil
 	return err
 }

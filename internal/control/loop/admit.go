@@ -67,7 +67,7 @@ func (t *thread) admit(ctx context.Context, c agent.Call) (agent.Call, bool, err
 		if err := t.after(ctx, c, &result, 0); err != nil && !errors.Is(err, remote.ErrLost) {
 			return c, false, err
 		}
-		return c, false, t.done(ctx, c.ID, result, 0)
+		return c, false, t.recordResult(ctx, c.ID, result, 0)
 	}
 	return c, true, nil
 }
@@ -182,10 +182,10 @@ func (t *thread) unjournaled(c agent.Call) []agent.Body {
 	return []agent.Body{c.Judged}
 }
 
-// sent returns the events that record that a call was sent, and to which boot
+// sentEvents returns the events that record that a call was sent, and to which boot
 // of the machine, together with the decision about it. They are journaled in
 // one append, before the call is sent.
-func (t *thread) sent(c agent.Call, bootID string) []agent.Body {
+func (t *thread) sentEvents(c agent.Call, bootID string) []agent.Body {
 	return append(t.unjournaled(c), &agent.CallSent{CallID: c.ID, BootID: bootID, Unhooked: c.Unhooked})
 }
 

@@ -15,10 +15,10 @@ import (
 // journal. When the run's work ends they end too, and an error of one ends the
 // run's work.
 type background struct {
-	ctx   context.Context // parent of all conversations of the run
-	end   context.CancelCauseFunc
-	ended chan struct{} // receives after a subagent has ended
-	all   sync.WaitGroup
+	ctx       context.Context // parent of all conversations of the run
+	end       context.CancelCauseFunc
+	taskEnded chan struct{} // receives after a subagent has ended
+	all       sync.WaitGroup
 
 	mu    sync.Mutex
 	tasks map[string]bool // ids of the calls whose subagents are running
@@ -26,7 +26,7 @@ type background struct {
 
 func newBackground(ctx context.Context) *background {
 	ctx, end := context.WithCancelCause(ctx)
-	return &background{ctx: ctx, end: end, ended: make(chan struct{}, 1), tasks: map[string]bool{}}
+	return &background{ctx: ctx, end: end, taskEnded: make(chan struct{}, 1), tasks: map[string]bool{}}
 }
 
 // begin starts work for the call, unless it is already running.
@@ -42,7 +42,7 @@ func (b *background) begin(task string, work func(context.Context) error) {
 			b.end(err)
 		}
 		select {
-		case b.ended <- struct{}{}:
+		case b.taskEnded <- struct{}{}:
 		default:
 		}
 	})
@@ -52,7 +52,7 @@ func (b *background) begin(task string, work func(context.Context) error) {
 // If the run's work ends first, it returns the cause.
 func (b *background) wait(ctx context.Context) error {
 	select {
-	case <-b.ended:
+	case <-b.taskEnded:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -88,7 +88,7 @@ func (t *thread) runInBackground(ctx context.Context) error {
 				continue
 			}
 		}
-		ended, result, err := t.ended(ctx, err)
+		ended, result, err := t.taskResult(ctx, err)
 		if err != nil {
 			return err
 		}

@@ -82,7 +82,7 @@ func (t *thread) call(ctx context.Context, c agent.Call) error {
 		}
 	}
 	if r.why != "" {
-		return t.done(ctx, c.ID, tool.Failed("%s", r.why), 0, t.unjournaled(c)...)
+		return t.recordResult(ctx, c.ID, tool.Failed("%s", r.why), 0, t.unjournaled(c)...)
 	}
 	out, err := r.run(ctx, c)
 	if errors.Is(err, remote.ErrHooked) {
@@ -96,10 +96,10 @@ func (t *thread) call(ctx context.Context, c agent.Call) error {
 			return err
 		}
 	}
-	if err := t.done(ctx, c.ID, out.result, out.took, append(t.unjournaled(c), out.events...)...); err != nil {
+	if err := t.recordResult(ctx, c.ID, out.result, out.took, append(t.unjournaled(c), out.events...)...); err != nil {
 		return err
 	}
-	if out.kept {
+	if out.keepsResult {
 		t.acks.add(c.ID)
 	}
 	return nil
@@ -152,7 +152,7 @@ func (t *thread) abandon(ctx context.Context) error {
 		case !started:
 			result = tool.Failed("%s", tool.NeverStarted)
 		}
-		if err := t.done(ctx, c.ID, result, took); err != nil {
+		if err := t.recordResult(ctx, c.ID, result, took); err != nil {
 			return err
 		}
 		if err := t.machine.Ack(ctx, c.ID); err != nil {
@@ -162,9 +162,9 @@ func (t *thread) abandon(ctx context.Context) error {
 	return nil
 }
 
-// done journals a result, preceded by the other events. It does so even if ctx
+// recordResult journals a result, preceded by the other events. It does so even if ctx
 // has ended, since the call has already happened.
-func (t *thread) done(ctx context.Context, id string, r tool.Result, took time.Duration, before ...agent.Body) error {
+func (t *thread) recordResult(ctx context.Context, id string, r tool.Result, took time.Duration, before ...agent.Body) error {
 	last, cancel := journal.Outliving(ctx)
 	defer cancel()
 	done := &agent.CallDone{CallID: id, Text: r.Text, Error: r.Error, Output: r.Output, Images: r.Images, DurationMS: took.Milliseconds()}

@@ -43,7 +43,7 @@ func (t *thread) foreseen(ctx context.Context, c agent.Call) []agent.Body {
 	case !ok || t.withheld(spec) != "" || notObject(c):
 		return nil
 	case spec.Runner == tool.Server && !spec.Reviewed:
-		return t.sent(c, "")
+		return t.sentEvents(c, "")
 	case spec.Runner != tool.Machine:
 		return nil
 	}
@@ -60,7 +60,7 @@ func (t *thread) foreseen(ctx context.Context, c agent.Call) []agent.Body {
 	if _, err := t.wayOf(ctx, c); err != nil {
 		return nil
 	}
-	return t.sent(c, t.machine.BootID())
+	return t.sentEvents(c, t.machine.BootID())
 }
 
 // notObject reports whether the model's arguments were not a JSON object.

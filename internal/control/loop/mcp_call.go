@@ -91,7 +91,7 @@ func (t *thread) listAll(ctx context.Context, c agent.Call) (outcome, error) {
 // callRemote runs a call to a remote server. The call is journaled before it is
 // sent, and never sent twice.
 func (t *thread) callRemote(ctx context.Context, c agent.Call, server mcp.Server) (outcome, error) {
-	if err := t.record(ctx, t.sent(c, "")...); err != nil {
+	if err := t.record(ctx, t.sentEvents(c, "")...); err != nil {
 		return outcome{}, err
 	}
 	began := time.Now()

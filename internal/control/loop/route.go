@@ -25,10 +25,10 @@ type runner func(ctx context.Context, c agent.Call) (outcome, error)
 
 // outcome is the outcome of a call.
 type outcome struct {
-	result tool.Result
-	took   time.Duration
-	events []agent.Body // journaled together with the result
-	kept   bool         // whether the machine keeps the result until it is acknowledged
+	result      tool.Result
+	took        time.Duration
+	events      []agent.Body // journaled together with the result
+	keepsResult bool         // whether the machine keeps the result until it is acknowledged
 }
 
 // failed returns the outcome of a call that failed before it had an effect.
@@ -82,7 +82,7 @@ func (t *thread) prepare(ctx context.Context, c agent.Call) (outcome, error) {
 // run again after a crash.
 func (t *thread) serve(ctx context.Context, c agent.Call) (outcome, error) {
 	if !c.Sent {
-		if err := t.record(ctx, t.sent(c, "")...); err != nil {
+		if err := t.record(ctx, t.sentEvents(c, "")...); err != nil {
 			return outcome{}, err
 		}
 	}

@@ -27,7 +27,7 @@ func (t *thread) send(ctx context.Context, c agent.Call) (outcome, error) {
 		}
 	}
 	if !c.Sent {
-		if err := t.record(ctx, t.sent(c, t.machine.BootID())...); err != nil {
+		if err := t.record(ctx, t.sentEvents(c, t.machine.BootID())...); err != nil {
 			return outcome{}, err
 		}
 	}
@@ -48,7 +48,7 @@ func (t *thread) send(ctx context.Context, c agent.Call) (outcome, error) {
 	case errors.Is(err, remote.ErrLost):
 		lost := tool.Failed("%s", tool.Lost)
 		tellErr := t.tellShortage(ctx, c, began, &lost)
-		if doneErr := t.done(ctx, c.ID, lost, took, rest...); doneErr != nil {
+		if doneErr := t.recordResult(ctx, c.ID, lost, took, rest...); doneErr != nil {
 			return outcome{}, doneErr
 		}
 		return outcome{}, errors.Join(err, tellErr)
@@ -66,7 +66,7 @@ func (t *thread) send(ctx context.Context, c agent.Call) (outcome, error) {
 	if err := t.tellShortage(ctx, c, began, &result); err != nil {
 		return outcome{}, err
 	}
-	return outcome{result: result, took: took, events: rest, kept: true}, nil
+	return outcome{result: result, took: took, events: rest, keepsResult: true}, nil
 }
 
 // way is the function with which the machine runs a call.

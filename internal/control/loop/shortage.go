@@ -20,7 +20,7 @@ type Shortage interface {
 type shortages struct {
 	sync.Mutex // held while shortages are looked for and journaled
 	text       string
-	at         time.Time
+	time       time.Time
 	disk       bool // the latest shortage is of disk space
 }
 
@@ -44,7 +44,7 @@ func (l *Loop) noteShortages(ctx context.Context, callID string) error {
 			s.CallID, s.Message, l.short.disk = callID, s.Text(), true
 			notice = &agent.Notice{Code: agent.CodeDiskLimit, Text: s.Message}
 		}
-		l.short.text, l.short.at = s.Text(), time.Now()
+		l.short.text, l.short.time = s.Text(), time.Now()
 		bodies := []agent.Body{s}
 		if callID == "" && notice != nil {
 			bodies = append(bodies, notice)
@@ -65,7 +65,7 @@ func (l *Loop) tellShortage(ctx context.Context, c agent.Call, began time.Time, 
 	err := l.noteShortages(ctx, c.ID)
 	l.short.Lock()
 	defer l.short.Unlock()
-	if l.short.at.After(began) {
+	if l.short.time.After(began) {
 		if r.Text != "" {
 			r.Text += "\n"
 		}

@@ -93,7 +93,7 @@ func (t *thread) delegate(ctx context.Context, c agent.Call) (outcome, error) {
 		return outcome{result: task.Begun(sub)}, nil
 	}
 	work := t.subagentThread(sub)
-	ended, result, err := work.ended(ctx, work.converse(ctx))
+	ended, result, err := work.taskResult(ctx, work.converse(ctx))
 	if err != nil {
 		return outcome{}, err
 	}
@@ -110,10 +110,10 @@ func (t *thread) subagentThread(sub *agent.Subagent) *thread {
 	return work
 }
 
-// ended converts the error of a subagent's conversation to the subagent's
+// taskResult converts the error of a subagent's conversation to the subagent's
 // status and the result for the agent. It returns errors that do not concern
 // the subagent alone.
-func (t *thread) ended(ctx context.Context, err error) (*agent.TaskEnded, tool.Result, error) {
+func (t *thread) taskResult(ctx context.Context, err error) (*agent.TaskEnded, tool.Result, error) {
 	if err != nil && !itsOwn(ctx, err) {
 		return nil, tool.Result{}, err
 	}
@@ -189,7 +189,7 @@ func (t *thread) beginTask(ctx context.Context, c agent.Call) (refused *tool.Res
 	if said.Permission == hook.Deny {
 		return no("%s", loophook.Refusal(said))
 	}
-	return nil, t.record(ctx, append(t.sent(c, ""), &b)...)
+	return nil, t.record(ctx, append(t.sentEvents(c, ""), &b)...)
 }
 
 // findModel returns the model that a subagent's definition asks for. For "", and

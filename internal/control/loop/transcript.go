@@ -14,7 +14,7 @@ import (
 func (t *thread) transcribe(ctx context.Context, s *agent.State, call *hook.Call) error {
 	lines := transcript.Of(s.Messages)
 	for {
-		call.Transcript, call.TranscriptAt = t.told.Next(lines)
+		call.Transcript, call.TranscriptAt = t.progress.Next(lines)
 		if call.TranscriptAt+int64(len(call.Transcript)) == int64(len(lines)) {
 			return nil
 		}

@@ -23,7 +23,7 @@ type place struct {
 // subject is an issue or a pull request as read from its forge.
 type subject struct {
 	url, title, body, author string
-	at                       time.Time // when it was opened; zero for a pull request
+	openedAt                 time.Time // when it was opened; zero for a pull request
 	comments                 []forge.Comment
 }
 
@@ -34,7 +34,7 @@ func (p place) read(ctx context.Context) (s subject, err error) {
 		if err != nil {
 			return s, err
 		}
-		s = subject{url: v.URL, title: v.Title, body: v.Body, author: v.Author, at: v.CreatedAt}
+		s = subject{url: v.URL, title: v.Title, body: v.Body, author: v.Author, openedAt: v.CreatedAt}
 	} else {
 		v, err := p.forge.Get(ctx, p.repo, p.topic.Number)
 		if err != nil {
@@ -66,14 +66,14 @@ func (p place) handled(id string) bool {
 	return slices.Contains(strings.Split(p.topic.Handled, "\n"), id)
 }
 
-// done marks the comment as handled. answer is the reply to its author, or "".
-func (p place) done(id, answer string) {
+// markHandled marks the comment as handled. answer is the reply to its author, or "".
+func (p place) markHandled(id, answer string) {
 	p.topic.Handled, p.topic.Answer = strings.TrimPrefix(p.topic.Handled+"\n"+id, "\n"), answer
 }
 
-// said returns the text and the comments of the topic, oldest first.
-func (p place) said(s subject) []forge.Comment {
-	return append([]forge.Comment{{ID: bodyID, Author: s.author, Body: s.body, URL: s.url, CreatedAt: s.at}}, s.comments...)
+// allComments returns the text and the comments of the topic, oldest first.
+func (p place) allComments(s subject) []forge.Comment {
+	return append([]forge.Comment{{ID: bodyID, Author: s.author, Body: s.body, URL: s.url, CreatedAt: s.openedAt}}, s.comments...)
 }
 
 // isNew reports whether the comment is a mention that was not acted on.
@@ -97,7 +97,7 @@ func (d *Desk) hear(ctx context.Context, p place) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	for _, c := range p.said(s) {
+	for _, c := range p.allComments(s) {
 		if !d.isNew(p, c) || owned && !AsksReview(c.Body, d.Handle) {
 			continue
 		}
@@ -107,7 +107,7 @@ func (d *Desk) hear(ctx context.Context, p place) (more bool, err error) {
 		}
 		if why != "" {
 			d.Logger.InfoContext(ctx, "mention ignored", "repo", p.topic.Repo, "number", p.topic.Number, "comment", c.ID, "reason", why)
-			p.done(c.ID, p.topic.Answer)
+			p.markHandled(c.ID, p.topic.Answer)
 			continue
 		}
 		return true, d.act(ctx, p, s, c)
@@ -124,7 +124,7 @@ func (d *Desk) act(ctx context.Context, p place, s subject, c forge.Comment) err
 	rest, _ := find(c.Body, d.Handle)
 	q, err := parse(rest, d.Models(), t.Issue)
 	if err != nil {
-		p.done(c.ID, sentence(err))
+		p.markHandled(c.ID, sentence(err))
 		return nil
 	}
 	id := d.ID("mention", t.Repo, kindOf(*t), number(t.Number), c.ID)
@@ -154,9 +154,9 @@ func (d *Desk) act(ctx context.Context, p place, s subject, c forge.Comment) err
 	}
 	switch {
 	case err == nil:
-		p.done(c.ID, "")
+		p.markHandled(c.ID, "")
 	case final(err):
-		p.done(c.ID, sentence(err))
+		p.markHandled(c.ID, sentence(err))
 	default:
 		return err
 	}
@@ -191,9 +191,9 @@ func (d *Desk) review(ctx context.Context, p place, s subject, c forge.Comment, 
 	}
 	switch {
 	case err == nil || fault.Of(err).Code == "agent_id_conflict": // started now, or by an attempt that was not recorded
-		p.done(c.ID, "")
+		p.markHandled(c.ID, "")
 	case final(err):
-		p.done(c.ID, sentence(err))
+		p.markHandled(c.ID, sentence(err))
 	default:
 		return err
 	}

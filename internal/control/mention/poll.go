@@ -118,5 +118,5 @@ func (d *Desk) hasNews(ctx context.Context, p place) (bool, error) {
 	if fault.Is(err, fault.KindNotFound) {
 		return false, nil
 	}
-	return slices.ContainsFunc(p.said(s), func(c forge.Comment) bool { return d.isNew(p, c) && (!owned || AsksReview(c.Body, d.Handle)) }), err
+	return slices.ContainsFunc(p.allComments(s), func(c forge.Comment) bool { return d.isNew(p, c) && (!owned || AsksReview(c.Body, d.Handle)) }), err
 }

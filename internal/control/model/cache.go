@@ -50,7 +50,7 @@ func (c *Cache) Prepare(provider, name string, req Request) (Request, error) {
 		start, to = 0, Compatible(provider, name, req.Messages)
 		paired = len(to) == len(req.Messages)
 	}
-	check := validator{called: c.called, at: start}
+	check := validator{called: c.called, first: start}
 	if start == 0 {
 		check.called = map[string]bool{}
 	} else {

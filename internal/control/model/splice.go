@@ -74,8 +74,8 @@ var comma = []byte{','}
 // thousands of messages.
 func replace(body []byte, s Splice) (out [][]byte, err error) {
 	type place struct {
-		at   int
-		mark Mark
+		offset int
+		mark   Mark
 	}
 	var places []place
 	for mark, values := range s {
@@ -85,10 +85,10 @@ func replace(body []byte, s Splice) (out [][]byte, err error) {
 		places = append(places, place{bytes.Index(body, []byte(mark)), mark})
 		out = slices.Grow(out, 2*len(values)+1)
 	}
-	slices.SortFunc(places, func(a, b place) int { return a.at - b.at })
+	slices.SortFunc(places, func(a, b place) int { return a.offset - b.offset })
 	done := 0
 	for _, p := range places {
-		out = append(out, body[done:p.at])
+		out = append(out, body[done:p.offset])
 		first := true
 		for _, v := range s[p.mark] {
 			if len(v) == 0 {
@@ -99,24 +99,24 @@ func replace(body []byte, s Splice) (out [][]byte, err error) {
 			}
 			out, first = append(out, v), false
 		}
-		done = p.at + len(p.mark)
+		done = p.offset + len(p.mark)
 	}
 	return append(out, body[done:]), nil
 }
 
 // pieceReader reads pieces one after another. It does not modify them.
 type pieceReader struct {
-	left [][]byte
-	at   int // offset in the first of left
+	left   [][]byte
+	offset int // offset in the first of left
 }
 
 // Read implements [io.Reader].
 func (r *pieceReader) Read(p []byte) (n int, err error) {
 	for n < len(p) && len(r.left) > 0 {
-		copied := copy(p[n:], r.left[0][r.at:])
-		n, r.at = n+copied, r.at+copied
-		if r.at == len(r.left[0]) {
-			r.left, r.at = r.left[1:], 0
+		copied := copy(p[n:], r.left[0][r.offset:])
+		n, r.offset = n+copied, r.offset+copied
+		if r.offset == len(r.left[0]) {
+			r.left, r.offset = r.left[1:], 0
 		}
 	}
 	if n == 0 && len(p) > 0 {

@@ -74,7 +74,7 @@ func validateTools(tools []tool.Spec) error {
 // validator checks the messages of a conversation, starting from one of them.
 type validator struct {
 	called map[string]bool // ids of calls in the messages before at
-	at     int             // index of the first message to check; earlier ones are valid
+	first  int             // index of the first message to check; earlier ones are valid
 }
 
 // messages validates messages and records their calls.
@@ -86,7 +86,7 @@ func (v *validator) messages(messages []conversation.Message) error {
 		return refuse("messages[0]: the first message must be the user's")
 	}
 	var waiting []string // calls of the previous message
-	for i := v.at; i < len(messages); i++ {
+	for i := v.first; i < len(messages); i++ {
 		m := messages[i]
 		if m.Role != conversation.User && m.Role != conversation.Assistant {
 			return refuse("messages[%d]: role %q", i, m.Role)

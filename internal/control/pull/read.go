@@ -72,7 +72,7 @@ type Remark struct {
 	Verdict   string `json:"verdict,omitempty"`
 	MayWrite  string `json:"mayWrite,omitempty"` // yes, no or unknown
 
-	at       time.Time
+	time     time.Time
 	own      bool   // written by Aloft
 	where    string // file and lines, for the model
 	threaded bool   // a reply to the remark before it
@@ -115,16 +115,16 @@ func (d *Desk) read(ctx context.Context, a agent.Agent, p agent.PullRequest, q Q
 	var out Answer
 	if q.Subject == Replies {
 		for _, v := range all {
-			if v.own && v.at.After(out.Answered) {
-				out.Answered = v.at
+			if v.own && v.time.After(out.Answered) {
+				out.Answered = v.time
 			}
 		}
-		all = slices.DeleteFunc(all, func(v Remark) bool { return v.own || !v.at.After(q.After) })
-		slices.SortStableFunc(all, func(a, b Remark) int { return a.at.Compare(b.at) })
+		all = slices.DeleteFunc(all, func(v Remark) bool { return v.own || !v.time.After(q.After) })
+		slices.SortStableFunc(all, func(a, b Remark) int { return a.time.Compare(b.time) })
 	}
 	for _, v := range all {
-		if v.at.After(out.Newest) {
-			out.Newest = v.at
+		if v.time.After(out.Newest) {
+			out.Newest = v.time
 		}
 	}
 	d.access(ctx, f, r, all)
@@ -192,7 +192,7 @@ func (d *Desk) remarks(ctx context.Context, f forge.Forge, r forge.Repo, p agent
 }
 
 func remark(c forge.Comment) Remark {
-	v := Remark{Author: c.Author, Body: cut(strings.TrimSpace(unsigned(c.Body)), maxReadBody), URL: c.URL, at: c.CreatedAt, own: forge.IsMarked(c.Body)}
+	v := Remark{Author: c.Author, Body: cut(strings.TrimSpace(unsigned(c.Body)), maxReadBody), URL: c.URL, time: c.CreatedAt, own: forge.IsMarked(c.Body)}
 	if !c.CreatedAt.IsZero() {
 		v.WrittenAt = c.CreatedAt.UTC().Format(time.RFC3339)
 	}

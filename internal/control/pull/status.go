@@ -156,8 +156,8 @@ type seen struct {
 
 // glance is one cached or pending answer of a forge.
 type glance struct {
-	done chan struct{} // closed when the other fields are set
-	at   time.Time
+	done   chan struct{} // closed when the other fields are set
+	readAt time.Time
 	standing
 	err error
 }
@@ -175,7 +175,7 @@ func (s *seen) get(ctx context.Context, url string, ask func() (standing, error)
 		s.all[url] = g
 		go func() {
 			g.standing, g.err = ask()
-			g.at = time.Now()
+			g.readAt = time.Now()
 			close(g.done)
 		}()
 	}
@@ -191,7 +191,7 @@ func (s *seen) get(ctx context.Context, url string, ask func() (standing, error)
 func (g *glance) isStale() bool {
 	select {
 	case <-g.done:
-		return time.Since(g.at) > seenFor
+		return time.Since(g.readAt) > seenFor
 	default:
 		return false
 	}

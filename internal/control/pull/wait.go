@@ -64,8 +64,8 @@ func (d *Desk) Wait(ctx context.Context, a agent.Agent, p agent.PullRequest, q Q
 
 // waiter decides when a wait is over.
 type waiter struct {
-	empty int // answers without checks
-	ended int // answers in a row in which all checks had ended
+	empty    int // answers without checks
+	complete int // answers in a row in which all checks had ended
 }
 
 func (w *waiter) over(q Question, out Answer) bool {
@@ -82,11 +82,11 @@ func (w *waiter) over(q Question, out Answer) bool {
 		}
 	}
 	if slices.ContainsFunc(out.Checks, func(c Check) bool { return c.State == string(forge.Pending) }) {
-		w.ended = 0
+		w.complete = 0
 		return false
 	}
 	// A job that depends on another appears only after that one has ended, so
 	// count the checks as ended only when two polls in a row say so.
-	w.ended++
-	return w.ended > 1
+	w.complete++
+	return w.complete > 1
 }

@@ -118,7 +118,7 @@ func (s *API) updateSettings(w http.ResponseWriter, r *http.Request, _ account.A
 // applySettings applies the requested changes to the settings.
 func (s *API) applySettings(to *account.Settings, in updateSettingsRequestJSON) error {
 	for _, m := range []struct {
-		at string
+		field string
 		in *string
 		to *string
 	}{{"defaultModel", in.DefaultModel, &to.DefaultModel}, {"fastModel", in.FastModel, &to.FastModel}} {
@@ -129,7 +129,7 @@ func (s *API) applySettings(to *account.Settings, in updateSettingsRequestJSON) 
 		if *m.in != "" {
 			id, err := s.models.Choices().Find(model.Ref{ID: *m.in})
 			if err != nil {
-				return fault.Of(err).At(m.at)
+				return fault.Of(err).At(m.field)
 			}
 			*m.to = id
 		}

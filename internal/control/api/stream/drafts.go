@@ -41,7 +41,7 @@ type drafts struct {
 // draft tracks how much of a call a client has seen.
 type draft struct {
 	serial         int64
-	told           bool
+	started           bool
 	args, contents int // bytes
 }
 
@@ -89,10 +89,10 @@ func (d *drafts) show(id string, out *bytes.Buffer) {
 
 // updates returns updates for the part of the call that was not sent yet.
 func (d *draft) updates(w live.Writing) (out []update) {
-	if d.told && len(w.Args) == d.args {
+	if d.started && len(w.Args) == d.args {
 		return nil
 	}
-	d.told = true
+	d.started = true
 	members, cut := partialObject(w.Args), w.Cut
 	contents, _ := members[editContents[w.Name]].(string)
 	for name, v := range members {

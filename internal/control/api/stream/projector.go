@@ -45,10 +45,10 @@ type projector struct {
 
 // A call is a tool call that the stream has shown or will show.
 type call struct {
-	id, name   string // the name in the public stream
-	args       any
-	cutArgs    bool
-	told, done bool
+	id, name      string // the name in the public stream
+	args          any
+	cutArgs       bool
+	started, done bool
 }
 
 func newProjector(agentID, runID string, all agents.Branches) *projector {
@@ -114,7 +114,7 @@ func (p *projector) frames(e agent.Event) []frame {
 	case *agent.ChecksEnded:
 		return []frame{{twin: update{"type": "checks-completed", "checks": agents.EvidenceOf(&agent.Evidence{Checks: b.Results}).Checks}}}
 	case *agent.RunEnded:
-		return p.ended(b, e.Time)
+		return p.runEnded(b, e.Time)
 	}
 	return nil
 }
@@ -279,10 +279,10 @@ func (p *projector) call(id string) *call {
 }
 
 func (p *projector) tell(c *call) []frame {
-	if c.told {
+	if c.started {
 		return nil
 	}
-	c.told = true
+	c.started = true
 	return []frame{c.frame("running", nil, false)}
 }
 
@@ -318,12 +318,12 @@ func (p *projector) complete(c *call, result json.RawMessage, at time.Time) []fr
 	return out
 }
 
-// ended closes everything that is still open, then sends how the run ended:
+// runEnded closes everything that is still open, then sends how the run ended:
 // status, error, result, done.
-func (p *projector) ended(b *agent.RunEnded, at time.Time) []frame {
+func (p *projector) runEnded(b *agent.RunEnded, at time.Time) []frame {
 	out := p.endThinking(at)
 	for _, id := range p.order {
-		if c := p.calls[id]; !c.done && c.told {
+		if c := p.calls[id]; !c.done && c.started {
 			out = append(out, p.complete(c, interrupted, at)...)
 		}
 	}

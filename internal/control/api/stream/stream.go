@@ -66,10 +66,10 @@ func (s *API) sendRun(w http.ResponseWriter, r *http.Request, who account.APIKey
 			v.show(e, &out.Buf)
 		}
 		v.open(&out.Buf)
-		if len(events) < rest.Batch && !v.ended { // the end of the journal so far
+		if len(events) < rest.Batch && !v.hasEnded { // the end of the journal so far
 			written.show(v.lastID, &out.Buf)
 		}
-		return v.ended, out.Flush()
+		return v.hasEnded, out.Flush()
 	}, waiting{
 		idle: func() error {
 			writeFrame(&out.Buf, "", "heartbeat", struct{}{})

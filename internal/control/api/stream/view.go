@@ -13,13 +13,13 @@ import (
 // the client has seen, and sends the run's status at the start and when it
 // changes.
 type view struct {
-	runID  string
-	last   framePosition // the last frame that the client has seen
-	fold   *projector
-	status agent.Status // the status that the client was last told
-	opened bool
-	lastID string // id of the last frame that the client has seen
-	ended  bool
+	runID    string
+	last     framePosition // the last frame that the client has seen
+	fold     *projector
+	status   agent.Status // the status that the client was last told
+	opened   bool
+	lastID   string // id of the last frame that the client has seen
+	hasEnded bool
 }
 
 // newView starts at the frame after last. For an active run, the first status
@@ -50,7 +50,7 @@ func ReplayRun(run agent.Run, events []agent.Event) []byte {
 
 // show appends the frames of an event that the client has not seen.
 func (v *view) show(e agent.Event, out *bytes.Buffer) {
-	if e.RunID != v.runID || v.ended {
+	if e.RunID != v.runID || v.hasEnded {
 		return
 	}
 	for sub, f := range v.fold.frames(e) {
@@ -62,7 +62,7 @@ func (v *view) show(e agent.Event, out *bytes.Buffer) {
 		case f.event == "done":
 			v.open(out)
 			writeFrame(out, eventID(at, v.runID), f.event, f.data)
-			v.ended = true
+			v.hasEnded = true
 		case !seen:
 			v.open(out)
 			id := eventID(at, v.runID)

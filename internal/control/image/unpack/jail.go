@@ -170,10 +170,10 @@ type process struct {
 	stall   *time.Timer
 	busy    sync.WaitGroup // the goroutines that write its input and read its reports
 
-	mu    sync.Mutex
-	err   error // why it was killed, or the error that it reported
-	done  bool  // it reported that it has finished
-	atEnd bool  // it has been given all of its input
+	mu       sync.Mutex
+	err      error // why it was killed, or the error that it reported
+	finished bool  // it reported that it has finished
+	atEnd    bool  // it has been given all of its input
 }
 
 // start starts the command with the input r. It calls on for each report except
@@ -272,7 +272,7 @@ func (p *process) follow(r io.Reader, on func(kind byte, content []byte) error) 
 		switch {
 		case head[0] == reportDone:
 			p.mu.Lock()
-			p.done = true
+			p.finished = true
 			p.mu.Unlock()
 		case head[0] == reportError && len(content) >= 4:
 			p.note(newReportedError(content))
@@ -299,7 +299,7 @@ func (p *process) wait(ctx context.Context) error {
 		return p.err
 	case err != nil:
 		return fmt.Errorf("the unpacker's process: %w", err)
-	case !p.done || !p.atEnd:
+	case !p.finished || !p.atEnd:
 		return errEarly
 	}
 	return nil

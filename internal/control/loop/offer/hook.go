@@ -15,8 +15,8 @@ import (
 
 // Hook is a call of an MCP tool, as hooks see it.
 type Hook struct {
-	Args args
-	at   map[string]any // the server's url or command
+	Args    args
+	address map[string]any // the server's url or command
 }
 
 // Hook returns the call as hooks see it, or nil if the call does not invoke a tool of a server.
@@ -31,9 +31,9 @@ func (o *Offers) Hook(ctx context.Context, s *agent.State, c conversation.ToolCa
 		return h
 	}
 	if server, ok := mcp.Find(servers, a.Server); ok && server.Remote() {
-		h.at["url"] = shownURL(server)
+		h.address["url"] = shownURL(server)
 	} else if ok {
-		h.at["command"] = server.Line()
+		h.address["command"] = server.Line()
 	}
 	return h
 }
@@ -55,7 +55,7 @@ func shownURL(s mcp.Server) string {
 // Fields returns the fields of a hook event about the call.
 func (h *Hook) Fields() map[string]any {
 	out := map[string]any{"tool_name": h.Args.Tool, "tool_input": h.Args.Arguments}
-	for k, v := range h.at {
+	for k, v := range h.address {
 		out[k] = v
 	}
 	return out

@@ -159,8 +159,8 @@ func Next(s *agent.State, prompt string, window int) *agent.RulesGiven {
 // readFolders are the folders whose rules were read in this run. Rules that
 // change later in the run are not read again.
 type readFolders struct {
-	mu   sync.Mutex
-	done map[string]bool
+	mu    sync.Mutex
+	paths map[string]bool
 }
 
 // fresh returns those folders that were not read in this run, and remembers
@@ -168,12 +168,12 @@ type readFolders struct {
 func (f *readFolders) fresh(folders []rule.Folder) (fresh []rule.Folder) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.done == nil {
-		f.done = map[string]bool{}
+	if f.paths == nil {
+		f.paths = map[string]bool{}
 	}
 	for _, folder := range folders {
-		if !f.done[folder.Path] && len(fresh) < maxAtOnce && len(f.done) < maxReadInRun {
-			f.done[folder.Path] = true
+		if !f.paths[folder.Path] && len(fresh) < maxAtOnce && len(f.paths) < maxReadInRun {
+			f.paths[folder.Path] = true
 			fresh = append(fresh, folder)
 		}
 	}
