@@ -182,7 +182,7 @@ scripts:
 	for _, want := range []string{
 		`lib\ndeep\nversion\na large file of theirs\nnamed\n`,
 		"submodule secret could not be checked out", "This run may not use the repository " + strings.TrimSuffix(secret, ".git"),
-		"The dependency " + secret + " is not this agent's to read",
+		"The dependency " + secret + " is not available to this agent",
 	} {
 		if !strings.Contains(events, want) {
 			t.Errorf("the journal does not have %s", want)

@@ -194,7 +194,7 @@ git:
 	}
 	eventually(t, "the new commit is reviewed", func() bool { return len(reviews()) == 2 })
 	eventually(t, "the thread is resolved", func() bool { return threads(2)[0].Resolved && !threads(2)[1].Resolved })
-	if all := reviews(); all[1].Commit != second || !strings.Contains(all[1].Body, "Reviewed are the changes since "+first[:12]) || !strings.Contains(all[1].Body, "Fixed since the last review") {
+	if all := reviews(); all[1].Commit != second || !strings.Contains(all[1].Body, "Only the changes since "+first[:12]) || !strings.Contains(all[1].Body, "Fixed since the last review") {
 		t.Errorf("the second review is %+v", all[1])
 	}
 	eventually(t, "the status is set", func() bool {

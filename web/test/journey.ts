@@ -12,7 +12,7 @@ test("from the link of the first start to a merged branch", { timeout: 600_000 }
   const browser = await openBrowser();
   try {
     const repo = await gitea.repository("slug", server.repo);
-    expect(server.said).toContain("the only model follows a script");
+    expect(server.said).toContain("the only model is the scripted one");
     expect(server.said).not.toContain("No git credentials are configured");
 
     const context = await browser.newContext({ viewport: { width: 1280, height: 900 } });

@@ -492,7 +492,7 @@ func TestImageIsGone(t *testing.T) {
 		}
 		return base
 	}
-	if base := prepare(); base.Image != "host" || !base.Install || !strings.Contains(strings.Join(base.Notes, "\n"), "The image gone.example/app:1 cannot be had: no such image") {
+	if base := prepare(); base.Image != "host" || !base.Install || !strings.Contains(strings.Join(base.Notes, "\n"), "The image gone.example/app:1 is unavailable: no such image") {
 		t.Errorf("without its image: %+v", base)
 	}
 	committed(git, "app", "echo made > ~/made")
