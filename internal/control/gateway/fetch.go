@@ -74,7 +74,7 @@ func (q *request) fetch(ctx context.Context) {
 		return
 	}
 	if !bytes.Contains(in[:min(len(in), 64)], []byte("command=ls-refs")) {
-		q.log("git fetch", "done", "bytes", out.sent)
+		q.log("git fetch", "done", "bytes", out.written)
 	}
 }
 
@@ -118,8 +118,8 @@ func (q *request) mayWant(ctx context.Context, in []byte) bool {
 		return false
 	}
 	if len(unserved) > 0 {
-		q.log("git fetch", "refused: on no branch or tag", "want", unserved[0])
-		say(q.w, http.StatusForbidden, "No branch and no tag of "+q.access.repo.String()+" leads to "+unserved[0]+".", "Fetch again: a branch may have moved.")
+		q.log("git fetch", "refused: not on a branch or tag", "want", unserved[0])
+		say(q.w, http.StatusForbidden, "No branch or tag of "+q.access.repo.String()+" contains "+unserved[0]+".", "Fetch again: a branch may have moved.")
 		return false
 	}
 	return true
@@ -129,11 +129,11 @@ func (q *request) mayWant(ctx context.Context, in []byte) bool {
 // sent, but git's framing tells the client that data is missing.
 func (q *request) abandon(ctx context.Context, what string, err error, out *patientWriter) {
 	if errors.Is(ctx.Err(), context.Canceled) {
-		q.log(what, "cancelled", "bytes", out.sent)
+		q.log(what, "cancelled", "bytes", out.written)
 		return
 	}
-	q.log(what, "failed", "bytes", out.sent, "err", err)
-	if out.sent == 0 {
+	q.log(what, "failed", "bytes", out.written, "err", err)
+	if out.written == 0 {
 		say(q.w, http.StatusInternalServerError, "The fetch failed on the server.", "Try again; the server's log has the reason.")
 	}
 }

@@ -74,7 +74,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Method != e.method {
 		w.Header().Set("Allow", e.method)
-		say(w, http.StatusMethodNotAllowed, "This is served by "+e.method+".", "")
+		say(w, http.StatusMethodNotAllowed, "Use "+e.method+".", "")
 		return
 	}
 	repo, err := repourl.ParsePath(path)
@@ -194,7 +194,7 @@ func decoded(r *http.Request, body io.Reader) (io.Reader, error) {
 	case "gzip", "x-gzip":
 		return &lazyGzip{body: body}, nil
 	default:
-		return nil, errors.New("the body's encoding is not known; use gzip or none")
+		return nil, errors.New("unsupported Content-Encoding; use gzip or none")
 	}
 }
 

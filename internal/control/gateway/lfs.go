@@ -152,11 +152,11 @@ func (q *request) lfsDownload(ctx context.Context) {
 	q.w.Header().Set("Content-Type", "application/octet-stream")
 	q.w.Header().Set("Content-Length", fmt.Sprint(answer.Size))
 	out := &patientWriter{w: q.w, rc: q.rc}
-	if _, err := io.Copy(out, io.LimitReader(body, answer.Size)); err != nil || out.sent < answer.Size {
-		q.log("git lfs download", "failed", "oid", q.object.OID, "bytes", out.sent, "err", err)
+	if _, err := io.Copy(out, io.LimitReader(body, answer.Size)); err != nil || out.written < answer.Size {
+		q.log("git lfs download", "failed", "oid", q.object.OID, "bytes", out.written, "err", err)
 		panic(http.ErrAbortHandler) // the machine must not consider the file complete
 	}
-	q.log("git lfs download", "done", "oid", q.object.OID, "bytes", out.sent)
+	q.log("git lfs download", "done", "oid", q.object.OID, "bytes", out.written)
 }
 
 // lfsUpload receives a large file from the machine, scans it for secrets and
@@ -197,7 +197,7 @@ func (q *request) lfsUpload(ctx context.Context) {
 		return
 	case !q.s.secrets.Empty() && finder.Found(nil):
 		q.log("git lfs upload", "refused: secret in push", "oid", q.object.OID)
-		q.sayLFS(http.StatusBadRequest, "The large file "+q.object.OID+" holds a secret, so it was refused (secret in push). `git lfs ls-files --long` tells its name.")
+		q.sayLFS(http.StatusBadRequest, "The large file "+q.object.OID+" contains a secret, so it was refused (secret in push). `git lfs ls-files --long` shows its name.")
 		return
 	}
 	remote, answer, err := q.lfsOne(ctx, "upload")

@@ -118,7 +118,7 @@ func TestLargeFilesRefused(t *testing.T) {
 				t.Errorf("%s: the file holds %q", href, got)
 			}
 		}
-		if !strings.Contains(w.log.String(), "no public network") {
+		if !strings.Contains(w.log.String(), "not on a public network") {
 			t.Error("the log does not say why")
 		}
 	})

@@ -48,15 +48,15 @@ func (p *patientReader) deadline(t time.Time) { _ = p.rc.SetReadDeadline(t) }
 // patientWriter writes a response without buffering. It sets an idle timeout
 // for each write, but no total timeout.
 type patientWriter struct {
-	w    http.ResponseWriter
-	rc   *http.ResponseController
-	sent int64
+	w       http.ResponseWriter
+	rc      *http.ResponseController
+	written int64
 }
 
 func (p *patientWriter) Write(b []byte) (int, error) {
 	_ = p.rc.SetWriteDeadline(time.Now().Add(idleTimeout))
 	n, err := p.w.Write(b)
-	p.sent += int64(n)
+	p.written += int64(n)
 	if err == nil {
 		err = p.rc.Flush()
 	}
@@ -65,20 +65,20 @@ func (p *patientWriter) Write(b []byte) (int, error) {
 
 // ReadFrom copies in chunks of the size of a pipe.
 func (p *patientWriter) ReadFrom(r io.Reader) (int64, error) {
-	start := p.sent
+	start := p.written
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := r.Read(buf)
 		if n > 0 {
 			if _, werr := p.Write(buf[:n]); werr != nil {
-				return p.sent - start, werr
+				return p.written - start, werr
 			}
 		}
 		if errors.Is(err, io.EOF) {
-			return p.sent - start, nil
+			return p.written - start, nil
 		}
 		if err != nil {
-			return p.sent - start, err
+			return p.written - start, err
 		}
 	}
 }

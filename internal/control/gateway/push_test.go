@@ -136,7 +136,7 @@ func TestPushToBranchThatIsTaken(t *testing.T) {
 	m.fails("r", []string{"push", "--force", "origin", branch}, "rejected")
 	m.git("r", "fetch", "--quiet", "origin")
 	m.git("r", "rebase", "--quiet", "origin/"+branch)
-	m.fails("r", []string{"push", "origin", branch}, "branch taken", "remote: The branch "+branch+" exists already")
+	m.fails("r", []string{"push", "origin", branch}, "branch taken", "remote: The branch "+branch+" already exists")
 	if got := w.Branch("r", branch); got != theirs {
 		t.Fatalf("upstream has %s, want theirs", got)
 	}
@@ -281,7 +281,7 @@ func TestPushOverTheLimit(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.cfg.MaxPack = 1 << 20 })
 	m, _ := checkedOut(t, w)
 	m.commit("r", "large", map[string]string{"noise": noise(1<<20 + 1<<19)})
-	m.fails("r", []string{"push", "origin", branch}, "pack exceeds maximum allowed size", "larger than the 1 MiB")
+	m.fails("r", []string{"push", "origin", branch}, "pack exceeds maximum allowed size", "larger than 1 MiB")
 	leftInQuarantine(t, w)
 }
 

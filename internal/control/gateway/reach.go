@@ -88,7 +88,7 @@ func (g *Gateway) Reach(ctx context.Context, req ReachRequest) Reached {
 			continue
 		}
 		if !grant(r) && !seen[r.Key()] {
-			out.Refused = append(out.Refused, "The dependency "+mirror.Plain(name)+" is not this agent's to read: "+req.reason())
+			out.Refused = append(out.Refused, "The dependency "+mirror.Plain(name)+" is not available to this agent: "+req.reason())
 		}
 	}
 	look := slices.Clone(req.Own)
@@ -120,9 +120,9 @@ func (w ReachRequest) allows(own []repourl.Repo, r repourl.Repo) bool {
 
 func (w ReachRequest) reason() string {
 	if w.Ruled {
-		return "git.dependencies of the server's configuration does not have it. An administrator can add it there, or it can be named among the agent's repositories."
+		return "git.dependencies in the server's configuration does not list it. An administrator can add it there, or you can add it to the agent's repositories."
 	}
-	return "a repository may name those of its own owner. An administrator can allow others with git.dependencies in the server's configuration, or it can be named among the agent's repositories."
+	return "a repository may only name repositories of its own owner. An administrator can allow others with git.dependencies in the server's configuration, or you can add it to the agent's repositories."
 }
 
 // dependency parses a dependency named in environment.json. A name without a
@@ -167,7 +167,7 @@ func (g *Gateway) submodules(ctx context.Context, from Source) []repourl.Repo {
 	}
 	data, err := g.Contents(ctx, from.URL, blob, maxModulesFile)
 	if err != nil {
-		g.log.Warn("submodules cannot be read", "repo", base.String(), "err", err)
+		g.log.Warn("cannot read submodules", "repo", base.String(), "err", err)
 		return nil
 	}
 	return modules(base, data)

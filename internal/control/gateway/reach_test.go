@@ -22,7 +22,7 @@ func TestReach(t *testing.T) {
 		refused []string
 	}{
 		"OwnersOnly": {gateway.ReachRequest{Own: own, Named: []string{host + "/named", "https://elsewhere.example/o/y", "http://" + host + "/o/owned", "no repository"}},
-			[]string{w.URL + "/named", lib, deep}, []string{"https://elsewhere.example/o/y is not this agent's", "/o/owned is not this agent's", "no repository cannot be read"}},
+			[]string{w.URL + "/named", lib, deep}, []string{"https://elsewhere.example/o/y is not available to this agent", "/o/owned is not available to this agent", "no repository cannot be read"}},
 		"None":    {gateway.ReachRequest{Own: own, Ruled: true, Named: []string{host + "/named"}}, nil, []string{"git.dependencies"}},
 		"Allowed": {gateway.ReachRequest{Own: own, Ruled: true, Allow: []string{host + "/lib", "elsewhere.example/o"}}, []string{lib, "ssh://git@elsewhere.example/o/x.git"}, nil},
 		"ByScheme": {gateway.ReachRequest{Own: own, Ruled: true, Allow: []string{"https://elsewhere.example"}, Named: []string{"elsewhere.example/q", "elsewhere.example.evil/q", "file:///etc/x"}},

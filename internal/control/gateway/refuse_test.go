@@ -170,7 +170,7 @@ func TestHostileRequests(t *testing.T) {
 		"DeleteOurs":      {"POST", repo + "/git-receive-pack", "", pkt(main+" "+none+" refs/heads/"+branch+caps) + "0000", 200, "ng refs/heads/" + branch + " deleting is not allowed"},
 		"SameRefTwice":    {"POST", repo + "/git-receive-pack", "", pkt(none+" "+main+" refs/heads/"+branch+caps) + pkt(none+" "+main+" refs/heads/"+branch) + "0000", 200, "refused with the rest"},
 		"NoPack":          {"POST", repo + "/git-receive-pack", "", pkt(none+" "+main+" refs/heads/"+branch+caps) + "0000", 200, "no pack came"},
-		"BrokenPack":      {"POST", repo + "/git-receive-pack", "", pkt(none+" "+main+" refs/heads/"+branch+caps) + "0000PACK\x00\x00\x00\x02\x00\x00\x00\x01garbage", 200, "the pack is not sound"},
+		"BrokenPack":      {"POST", repo + "/git-receive-pack", "", pkt(none+" "+main+" refs/heads/"+branch+caps) + "0000PACK\x00\x00\x00\x02\x00\x00\x00\x01garbage", 200, "the pack is damaged"},
 		"NoSuchCommit":    {"POST", repo + "/git-receive-pack", "", pkt(none+" "+strings.Repeat("1", 40)+" refs/heads/"+branch+caps) + "0000PACK\x00\x00\x00\x02\x00\x00\x00\x00", 200, "no such commit"},
 		"WrongOld":        {"POST", repo + "/git-receive-pack", "", pkt(strings.Repeat("1", 40)+" "+main+" refs/heads/"+branch+caps) + "0000PACK\x00\x00\x00\x02\x00\x00\x00\x00", 200, "ng refs/heads/"},
 		"WithoutSideband": {"POST", repo + "/git-receive-pack", "", pkt(none+" "+main+" refs/heads/main\x00report-status") + "0000", 200, "000eunpack ok\n"},

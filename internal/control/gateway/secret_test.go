@@ -55,7 +55,7 @@ func TestPushWithASecretIsRefused(t *testing.T) {
 			tt.make(m)
 			objects := mirrorObjects(t, w)
 			said := m.fails("r", []string{"push", "origin", branch},
-				"[remote rejected] "+branch+" -> "+branch+" (secret in push)", "remote: The push holds a secret", "remote:   "+tt.where(m))
+				"[remote rejected] "+branch+" -> "+branch+" (secret in push)", "remote: The push contains a secret", "remote:   "+tt.where(m))
 			for place, text := range map[string]string{"git's words": said, "the log": w.log.String()} {
 				if strings.Contains(text, deployKey) || strings.Contains(text, hex.EncodeToString([]byte(deployKey))) {
 					t.Errorf("the secret is in %s:\n%s", place, text)

@@ -144,7 +144,7 @@ func (c *Client) Batch(ctx context.Context, r Remote, operation string, objects 
 		return nil, unreachable(r, "its answer cannot be read").Because(err)
 	}
 	if out.Transfer != "" && out.Transfer != "basic" {
-		return nil, unreachable(r, "it moves objects in a way that was not asked for")
+		return nil, unreachable(r, "it selected a transfer that was not requested")
 	}
 	return slices.DeleteFunc(out.Objects, func(a Answer) bool { return !slices.Contains(objects, a.Object) }), nil
 }
@@ -203,7 +203,7 @@ func (c *Client) Upload(ctx context.Context, r Remote, a Answer, body io.Reader)
 func (c *Client) request(ctx context.Context, method string, a Action, body io.Reader) (*http.Request, error) {
 	u, err := url.Parse(a.Href)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, fault.Denied("the git server gave no address of a large file that can be used").Named(CodeRefused)
+		return nil, fault.Denied("the git server returned no usable address for a large file").Named(CodeRefused)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, a.Href, body)
 	if err != nil {
@@ -235,12 +235,12 @@ func (c *Client) do(r Remote, req *http.Request) (*http.Response, error) {
 			return nil, context.Cause(req.Context())
 		}
 		if b, ok := errors.AsType[*blockedError](err); ok {
-			return nil, fault.Denied("the git server keeps its large files at %s, which is on no public network", b.host).Named(CodeRefused).
-				Hint("if that is right, name the host under git.lfs_hosts in the server's configuration")
+			return nil, fault.Denied("the git server stores its large files at %s, which is not on a public network", b.host).Named(CodeRefused).
+				Hint("if that is intended, add the host to git.lfs_hosts in the server's configuration")
 		}
 		if f, ok := errors.AsType[*fault.Error](err); ok {
-			return nil, fault.Denied("the git server keeps its large files where the address %s", f.Message).Named(CodeRefused).
-				Hint("if that is right, name the host under git.lfs_hosts in the server's configuration").Because(err)
+			return nil, fault.Denied("the git server stores its large files at an unusable address: it %s", f.Message).Named(CodeRefused).
+				Hint("if that is intended, add the host to git.lfs_hosts in the server's configuration").Because(err)
 		}
 		return nil, unreachable(r, "no answer").Because(err)
 	}
@@ -251,7 +251,7 @@ func (c *Client) do(r Remote, req *http.Request) (*http.Response, error) {
 	switch res.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return nil, fault.Denied("%s refused the server's credential for its large files (HTTP %d)", own.Host, res.StatusCode).Named(CodeRefused).
-			Hint("see that the token under git.credentials may use the repository's Git LFS")
+			Hint("check that the token under git.credentials may use the repository's Git LFS")
 	case http.StatusNotFound:
 		return nil, fault.NotFound("%s has no large files for this repository, or not this one", own.Host).Named("lfs_not_found")
 	}

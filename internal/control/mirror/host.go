@@ -84,10 +84,10 @@ func (s *Local) rootOf(r repourl.Repo) (root, string, bool) {
 // service is the serving end of a fetch from, or a push to, a repository on
 // this host.
 type service struct {
-	dir    *os.File            // the repository's folder
-	at     gitcmd.StandIn      // stand-in for the repository
-	system string              // path of git's system configuration
-	as     *syscall.Credential // user to run as; nil means the server's own user
+	dir     *os.File            // the repository's folder
+	standIn gitcmd.StandIn      // stand-in for the repository
+	system  string              // path of git's system configuration
+	as      *syscall.Credential // user to run as; nil means the server's own user
 }
 
 const (
@@ -130,10 +130,10 @@ func (s *Local) open(ctx context.Context, r repourl.Repo) (_ *service, err error
 			v.close()
 		}
 	}()
-	v.at.Bare = true
+	v.standIn.Bare = true
 	if inner, err := openat(dir, ".git", unix.O_PATH|unix.O_DIRECTORY); err == nil {
 		_ = dir.Close() // it is a working tree; its .git is used instead
-		v.dir, v.at.Bare = inner, false
+		v.dir, v.standIn.Bare = inner, false
 	}
 	for _, name := range []string{"objects", "refs"} {
 		sub, err := openat(v.dir, name, unix.O_PATH|unix.O_DIRECTORY)
@@ -183,7 +183,7 @@ func (s *Local) mayUse(v *service, r repourl.Repo) error {
 			continue
 		}
 		if line[0] == '"' || i > maxLinks || !s.below(filepath.Join(path, "objects"), line) {
-			return fault.Denied("repository %s takes objects from a folder that is not among those of git.allow_file", r).
+			return fault.Denied("repository %s borrows objects from a folder that git.allow_file does not list", r).
 				Named("repo_url_invalid").Hint("copy the objects: git repack -a -d, then remove objects/info/alternates")
 		}
 	}
@@ -258,7 +258,7 @@ func (v *service) lay(ctx context.Context, s *Local) error {
 		key, value, _ := strings.Cut(string(entry), "\n")
 		switch pattern := kept[key]; {
 		case key == "extensions.objectformat":
-			v.at.SHA256 = value == "sha256"
+			v.standIn.SHA256 = value == "sha256"
 		case strings.HasPrefix(key, "extensions.refstorage") && value != "files":
 			return fault.Invalid("its refs are stored as %s, which file:// URLs do not support", Plain(value))
 		case pattern == nil, !pattern.MatchString(value):
@@ -274,22 +274,22 @@ func (v *service) lay(ctx context.Context, s *Local) error {
 	if head = strings.TrimSpace(head); !headPattern.MatchString(head) {
 		head = ""
 	}
-	v.at.Head, v.at.Config = head, config.String()
-	v.at.Common = fmt.Sprintf("/proc/self/fd/%d", serviceDir)
-	if v.at.Dir, err = os.MkdirTemp("", "aloft-repository-"); err != nil {
+	v.standIn.Head, v.standIn.Config = head, config.String()
+	v.standIn.Common = fmt.Sprintf("/proc/self/fd/%d", serviceDir)
+	if v.standIn.Dir, err = os.MkdirTemp("", "aloft-repository-"); err != nil {
 		return err
 	}
-	if err := os.Chmod(v.at.Dir, 0o755); err != nil { //nolint:gosec // readable by the service's user; contains no secrets
+	if err := os.Chmod(v.standIn.Dir, 0o755); err != nil { //nolint:gosec // readable by the service's user; contains no secrets
 		return err
 	}
-	v.system = filepath.Join(v.at.Dir, "gitconfig")
-	return errors.Join(v.at.Lay(), os.WriteFile(v.system, []byte("[safe]\n\tdirectory = *\n"), 0o644)) //nolint:gosec // same as above
+	v.system = filepath.Join(v.standIn.Dir, "gitconfig")
+	return errors.Join(v.standIn.Lay(), os.WriteFile(v.system, []byte("[safe]\n\tdirectory = *\n"), 0o644)) //nolint:gosec // same as above
 }
 
 func (v *service) close() {
 	_ = v.dir.Close()
-	if v.at.Dir != "" {
-		_ = os.RemoveAll(v.at.Dir) // a reboot of the host removes the leftovers
+	if v.standIn.Dir != "" {
+		_ = os.RemoveAll(v.standIn.Dir) // a reboot of the host removes the leftovers
 	}
 }
 

@@ -327,7 +327,7 @@ func (l *Local) Serve(ctx context.Context, url, service string, env []string, fa
 	}
 	// It may run as a user who cannot access the mirror's folder.
 	g := gitcmd.Git{Program: l.gitPath, Path: l.path, Config: settings, System: v.system, Env: env}
-	cmd := g.Command(ctx, service, v.at.Dir)
+	cmd := g.Command(ctx, service, v.standIn.Dir)
 	errs := &headBuffer{max: maxStderr}
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles, cmd.WaitDelay = "/", far, far, errs, []*os.File{dir}, stopGrace
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: v.as}

@@ -184,7 +184,7 @@ func (m *Mirror) brings(ctx context.Context, u Update, objects string, sent uint
 		return b, Outcome{}, err
 	}
 	if len(left) > 0 {
-		return b, rejected("invalid", "missing necessary objects", "The push leads to objects that it does not hold. Fetch, and push again."), nil
+		return b, rejected("invalid", "missing necessary objects", "The push refers to objects that it does not contain. Fetch, and push again."), nil
 	}
 	return b, Outcome{}, nil
 }

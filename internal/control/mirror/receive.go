@@ -122,7 +122,7 @@ func (m *Mirror) receive(ctx context.Context, r repourl.Repo, u Update, in io.Re
 		return out, err
 	}
 	if err := errors.Join(m.repackFor(ctx, brought, objects), m.adopt(ctx, u, objects)); err != nil { // the push has succeeded anyway; the next refresh will fetch it
-		m.all.log.Warn("cannot move a push into the mirror; the next refresh will fetch it", "repo", m.key, "branch", u.Branch, "err", err)
+		m.all.log.Warn("cannot move a push into the mirror; the next refresh fetches it", "repo", m.key, "branch", u.Branch, "err", err)
 	}
 	return out, nil
 }
@@ -158,7 +158,7 @@ func (m *Mirror) unpack(ctx context.Context, u Update, in io.Reader, size int64,
 		return 0, tooLarge(u), nil
 	}
 	m.all.log.Info("pack refused", "repo", m.key, "err", err)
-	return 0, rejected("invalid", "the pack is not sound", upstreamWords(stderr)), nil
+	return 0, rejected("invalid", "the pack is damaged", upstreamWords(stderr)), nil
 }
 
 // inspect checks that all objects of the new commit are present, and that it
@@ -191,7 +191,7 @@ func (m *Mirror) inspect(ctx context.Context, u Update, objects string) (Outcome
 		if u.moved {
 			words = "The branch " + u.Branch + " has commits of others, which may not be overwritten."
 		}
-		return rejected("non_fast_forward", "non-fast-forward", words+" Merge or rebase onto what is pushed already, and push again."), nil
+		return rejected("non_fast_forward", "non-fast-forward", words+" Merge or rebase onto what is already pushed, and push again."), nil
 	}
 	return Outcome{}, nil
 }
@@ -232,7 +232,7 @@ func (m *Mirror) push(ctx context.Context, r repourl.Repo, u Update, objects str
 
 func taken(r repourl.Repo, u Update) Outcome {
 	return rejected(CodeBranchTaken, "branch taken",
-		"The branch "+u.Branch+" exists already at "+r.String()+" and is not this agent's.")
+		"The branch "+u.Branch+" already exists at "+r.String()+" and is not this agent's.")
 }
 
 // porcelain returns the line about ref in the output of git push --porcelain.
@@ -261,9 +261,9 @@ const maxRemoteLines = 50
 func remoteWords(stderr string) string {
 	var lines []string
 	for line := range strings.FieldsFuncSeq(stderr, func(r rune) bool { return r == '\n' || r == '\r' }) {
-		said, ok := strings.CutPrefix(line, "remote:")
-		if said = strings.TrimRight(Plain(strings.TrimPrefix(said, " ")), " "); ok && len(lines) < maxRemoteLines {
-			lines = append(lines, said)
+		message, ok := strings.CutPrefix(line, "remote:")
+		if message = strings.TrimRight(Plain(strings.TrimPrefix(message, " ")), " "); ok && len(lines) < maxRemoteLines {
+			lines = append(lines, message)
 		}
 	}
 	return strings.Join(lines, "\n")

@@ -59,7 +59,7 @@ func (m *Mirror) Resolve(ctx context.Context, r repourl.Repo, ref string) (Resol
 	snap := m.Snapshot()
 	missing := func() (Resolved, error) {
 		return Resolved{}, fault.NotFound("%s has no branch, tag or commit %q", r, Plain(ref)).Named(CodeRefNotFound).
-			Hint("check its spelling, or leave it out to begin at the default branch (%s)", snap.DefaultBranch)
+			Hint("check its spelling, or omit it to start from the default branch (%s)", snap.DefaultBranch)
 	}
 	if ref == "" {
 		ref = snap.DefaultBranch

@@ -171,7 +171,7 @@ func (m *Mirror) filled(bytes int64) bool {
 
 func (m *Mirror) tooLarge(r repourl.Repo) *fault.Error {
 	return fault.Exhausted("repository %s is larger than this server's limit of %d MiB", r, m.all.maxMirror>>20).Named(CodeDiskFull).
-		Hint("have an administrator look at what the repository's server sends")
+		Hint("ask an administrator to check the repository on its git server")
 }
 
 // packs returns the total size of the mirror's packs in bytes.

@@ -80,8 +80,8 @@ func (m *Mirror) secrets(ctx context.Context, u Update, objects string) (Outcome
 	case err != nil:
 		return Outcome{}, fmt.Errorf("look for secrets in a push: %w", err)
 	case s.left < 0:
-		return rejected("too_large", "push unfolds to too much",
-			fmt.Sprintf("The push holds more than the %d GiB that this server looks through.", maxScan>>30)), nil
+		return rejected("too_large", "push unpacks to too much",
+			fmt.Sprintf("The push contains more than %d GiB, the most that this server scans for secrets.", maxScan>>30)), nil
 	case len(s.found) > 0:
 		return refuseSecret(u, s.found), nil
 	}
@@ -90,13 +90,13 @@ func (m *Mirror) secrets(ctx context.Context, u Update, objects string) (Outcome
 
 // refuseSecret returns a refusal that names the places but not the values.
 func refuseSecret(u Update, found []location) Outcome {
-	words := []string{"The push holds a secret, so it was refused:"}
+	words := []string{"The push contains a secret, so it was refused:"}
 	for _, p := range found {
 		words = append(words, "  "+Plain(u.Secrets.String(p.String())))
 	}
 	words = append(words,
-		"Take the value out of every commit that has it (git commit --amend, git rebase -i), and push again.",
-		"Where it is needed, name the variable that holds it.")
+		"Remove the value from every commit that contains it (git commit --amend, git rebase -i), and push again.",
+		"Where the value is needed, use the variable that contains it.")
 	return rejected(CodeSecretInPush, "secret in push", strings.Join(words, "\n"))
 }
 

@@ -88,7 +88,7 @@ func ParsePath(escaped string) (Repo, error) {
 		authority, path, _ = strings.Cut(rest, "/")
 		var err error
 		if authority, err = url.PathUnescape(authority); err != nil {
-			return Repo{}, invalidURL(escaped, "its percent-encoding is broken")
+			return Repo{}, invalidURL(escaped, "its percent-encoding is invalid")
 		}
 	}
 	r, why := parse(scheme, authority, path)
@@ -151,7 +151,7 @@ func ParseAuthority(scheme, authority string) (user, host, why string) {
 		}
 	}
 	if !hostPattern.MatchString(host) && !ip6Pattern.MatchString(host) || strings.Contains(host, "..") {
-		return "", "", "its host is no plain host name"
+		return "", "", "its host is not a plain host name"
 	}
 	if port != "" && port != defaultPorts[scheme] {
 		host += ":" + port
@@ -170,7 +170,7 @@ func ParseSegments(escaped string) (segments []string, why string) {
 		s, err := url.PathUnescape(part)
 		switch {
 		case err != nil:
-			return nil, "its percent-encoding is broken"
+			return nil, "its percent-encoding is invalid"
 		case s == "" || s == "." || s == "..":
 			return nil, "its path has an empty or a dot segment"
 		case strings.ContainsAny(s, `/\`):

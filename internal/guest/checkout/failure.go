@@ -30,16 +30,16 @@ func (f *Failure) Error() string { return f.Code + ": " + f.Detail }
 
 // failure determines the kind of an error from git's last messages.
 func (r *Repository) failure(words *tail) *Failure {
-	said := words.lines()
+	output := words.lines()
 	if r.Secret != "" {
-		said = strings.ReplaceAll(said, r.Secret, "***")
+		output = strings.ReplaceAll(output, r.Secret, "***")
 	}
-	code := classify(said)
+	code := classify(output)
 	if r.Gateway != "" {
 		// Users know the forge's address, not the gateway's.
-		said = regexp.MustCompile(regexp.QuoteMeta(r.Gateway)+`/([a-z]+)/`).ReplaceAllString(said, "$1://")
+		output = regexp.MustCompile(regexp.QuoteMeta(r.Gateway)+`/([a-z]+)/`).ReplaceAllString(output, "$1://")
 	}
-	return &Failure{Code: code, Detail: said}
+	return &Failure{Code: code, Detail: output}
 }
 
 // signs are messages of git 2.x in the C locale, checked in this order; the
@@ -58,9 +58,9 @@ var signs = []struct {
 	{CodeUnavailable, regexp.MustCompile(`returned error: (5\d\d|429|408)|HTTP 5\d\d|Could not resolve host|Connection refused|Failed to connect|[Cc]onnection (was )?reset|Recv failure|Empty reply|timed out|Operation too slow|early EOF|unexpected disconnect|the remote end hung up|RPC failed|transfer closed|GnuTLS|SSL`)},
 }
 
-func classify(said string) string {
+func classify(output string) string {
 	for _, s := range signs {
-		if s.sign.MatchString(said) {
+		if s.sign.MatchString(output) {
 			return s.code
 		}
 	}

@@ -64,18 +64,18 @@ func (r *Repository) answer(ctx context.Context, d time.Duration, c Command) (st
 // bounded is a writer that keeps the bytes up to a limit, and then returns an
 // error.
 type bounded struct {
-	kept  bytes.Buffer // not embedded: its ReadFrom has no limit
-	limit int
-	full  bool
+	buffer bytes.Buffer // not embedded: its ReadFrom has no limit
+	limit  int
+	full   bool
 }
 
 func (b *bounded) Write(p []byte) (int, error) {
-	if room := b.limit - b.kept.Len(); len(p) > room {
+	if room := b.limit - b.buffer.Len(); len(p) > room {
 		b.full = true
-		n, _ := b.kept.Write(p[:room]) // never fails
+		n, _ := b.buffer.Write(p[:room]) // never fails
 		return n, io.ErrShortWrite
 	}
-	return b.kept.Write(p)
+	return b.buffer.Write(p)
 }
 
-func (b *bounded) String() string { return b.kept.String() }
+func (b *bounded) String() string { return b.buffer.String() }

@@ -19,7 +19,7 @@ type ownGit struct {
 	r         *Repository
 	gitDir    string // the clone's, with HEAD and the index
 	commonDir string // the clone's, with refs and objects
-	at        gitcmd.StandIn
+	standIn   gitcmd.StandIn
 	git       gitcmd.Git
 	base      string   // commit that was first checked out; "" in an empty repository
 	branch    string   // branch that was first checked out; "" if HEAD was detached
@@ -51,12 +51,12 @@ func (r *Repository) prepareOwn() (*ownGit, error) {
 			return nil, &Failure{CodeInternal, fmt.Sprintf("%q is not allowed in git's configuration", value)}
 		}
 	}
-	g.at = gitcmd.StandIn{Dir: r.Own, Common: g.commonDir, SHA256: len(g.base) == 64, Config: "[core]\n" +
+	g.standIn = gitcmd.StandIn{Dir: r.Own, Common: g.commonDir, SHA256: len(g.base) == 64, Config: "[core]\n" +
 		"\texcludesFile = " + quote(filepath.Join(g.commonDir, "info/exclude")) + "\n" +
 		"[remote \"origin\"]\n\turl = " + quote(g.r.URL) + // git-lfs reads refs/remotes/origin to find objects that need no upload
 		"\n[diff]\n\tignoreSubmodules = dirty\n" +
 		"[lfs]\n\trepositoryformatversion = 0\n\tstorage = " + quote(filepath.Join(g.commonDir, "lfs")) + "\n"}
-	if err := g.at.Lay(); err != nil {
+	if err := g.standIn.Lay(); err != nil {
 		return nil, fmt.Errorf("ready git: %w", err)
 	}
 	if err := gitcmd.Link(filepath.Join(g.gitDir, "HEAD"), filepath.Join(r.Own, cloneHead)); err != nil {
@@ -73,7 +73,7 @@ func (r *Repository) prepareOwn() (*ownGit, error) {
 func (r *Repository) plainGit() gitcmd.Git { return gitcmd.Git{System: r.System} }
 
 // setHead sets the HEAD of our git directory to a commit or a symbolic ref.
-func (g *ownGit) setHead(to string) error { return g.at.SetHead(to) }
+func (g *ownGit) setHead(to string) error { return g.standIn.SetHead(to) }
 
 // setCloneHead sets the clone's HEAD to a commit or a symbolic ref.
 func (g *ownGit) setCloneHead(ctx context.Context, to string) error {

@@ -76,9 +76,9 @@ func (r *Repository) hooked(ctx context.Context, c Command) error {
 
 // refused returns the failure for a hook that rejected the operation.
 func (r *Repository) refused(words *tail, how string) *Failure {
-	said := words.last(maxHook)
+	output := words.last(maxHook)
 	if r.Secret != "" {
-		said = strings.ReplaceAll(said, r.Secret, "***")
+		output = strings.ReplaceAll(output, r.Secret, "***")
 	}
-	return &Failure{CodeHookFailed, said + "\n(" + how + ")"}
+	return &Failure{CodeHookFailed, output + "\n(" + how + ")"}
 }

@@ -21,9 +21,9 @@ const progressInterval = time.Second
 // lines that are not progress.
 type tail struct {
 	progress func(string) // may be nil
-	told     time.Time
+	reported time.Time
 	line     []byte
-	kept     []string
+	recent   []string
 	size     int
 }
 
@@ -51,17 +51,17 @@ func (t *tail) endLine() {
 		return
 	}
 	if m := counting.FindStringSubmatch(line); m != nil {
-		if now := time.Now(); t.progress != nil && now.Sub(t.told) >= progressInterval {
-			t.told = now
+		if now := time.Now(); t.progress != nil && now.Sub(t.reported) >= progressInterval {
+			t.reported = now
 			t.progress(strings.ToLower(m[1]) + " " + m[2])
 		}
 		return
 	}
-	t.kept = append(t.kept, line)
+	t.recent = append(t.recent, line)
 	t.size += len(line) + 1
 	for t.size > maxTail {
-		t.size -= len(t.kept[0]) + 1
-		t.kept = t.kept[1:]
+		t.size -= len(t.recent[0]) + 1
+		t.recent = t.recent[1:]
 	}
 }
 
@@ -71,13 +71,13 @@ func (t *tail) lines() string { return t.last(maxDetail) }
 // last returns the last complete lines, at most that many bytes.
 func (t *tail) last(most int) string {
 	t.endLine()
-	size, first := 0, len(t.kept)
-	for first > 0 && size+len(t.kept[first-1])+1 <= most {
+	size, first := 0, len(t.recent)
+	for first > 0 && size+len(t.recent[first-1])+1 <= most {
 		first--
-		size += len(t.kept[first]) + 1
+		size += len(t.recent[first]) + 1
 	}
-	if first == len(t.kept) {
+	if first == len(t.recent) {
 		return "git printed nothing"
 	}
-	return strings.Join(t.kept[first:], "\n")
+	return strings.Join(t.recent[first:], "\n")
 }
