@@ -27,11 +27,11 @@ func serversOf(cfg config, environ func() []string, home string, secrets *execd.
 // is used for calls without a policy.
 func useServers(cfg config, servers *guest.Manager, log *slog.Logger) error {
 	if cfg.HTTPMCPToolsFile != "" {
-		told, err := readToolsFile(cfg.HTTPMCPToolsFile)
+		listings, err := readToolsFile(cfg.HTTPMCPToolsFile)
 		if err != nil {
 			return fmt.Errorf("%w: --http-mcp-tools-file: %w", errUsage, err)
 		}
-		servers.SetElsewhere(told)
+		servers.SetElsewhere(listings)
 	}
 	if cfg.MCPConfig == "" {
 		return nil
@@ -75,14 +75,14 @@ func readToolsFile(path string) ([]mcp.Listing, error) {
 	if err := json.Unmarshal(data, &raw); err != nil {
 		return nil, fmt.Errorf("%s is not a JSON list of {\"server\", \"tools\"}", path)
 	}
-	var told []mcp.Listing
+	var listings []mcp.Listing
 	for _, l := range raw {
 		if p := mcp.CheckName(l.Server); p != nil {
 			return nil, fmt.Errorf("%s: %s", path, p.Message)
 		}
-		told = append(told, mcp.Admit(mcp.Server{Name: l.Server}, l.Instructions, l.Tools))
+		listings = append(listings, mcp.Admit(mcp.Server{Name: l.Server}, l.Instructions, l.Tools))
 	}
-	return told, nil
+	return listings, nil
 }
 
 // maxToolsFile is the largest size of that file, in bytes.

@@ -42,7 +42,7 @@ func TestProtectedRows(t *testing.T) {
 				if code == 0 || code == sandbox.ExitFailed || code == sandbox.ExitUnenforceable {
 					t.Errorf("%s: exit %d: %s", attempt, code, said)
 				}
-				told(t, at, sandboxpolicy.Default(), said, row.rule)
+				checkExplained(t, at, sandboxpolicy.Default(), said, row.rule)
 			}
 			if after := at.state(t); after != before {
 				t.Errorf("changed:\n%swas:\n%s", after, before)
@@ -75,8 +75,8 @@ func TestProtectedRows(t *testing.T) {
 	})
 }
 
-// told checks that a denial is explained: the path, the rule, and how to ask.
-func told(t *testing.T, at site, p sandboxpolicy.Policy, said, rule string) {
+// checkExplained checks that a denial is explained: the path, the rule, and how to ask.
+func checkExplained(t *testing.T, at site, p sandboxpolicy.Policy, said, rule string) {
 	t.Helper()
 	rules, err := (sandbox.Request{Policy: p, Workspaces: []string{at.workspace}}).Rules(os.Getenv)
 	if err != nil {

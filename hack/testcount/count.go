@@ -157,14 +157,14 @@ func (c *count) add(e event) {
 	default:
 		return
 	}
-	said := c.take(key)
+	output := c.take(key)
 	switch {
 	case e.Test == "" && e.Action == "fail":
 		// Not every failure is a test's: a package may fail to build, or panic.
-		said = c.take(e.FailedBuild) + c.unfinished(e.Package) + said
-		fmt.Fprintf(c.w, "FAIL %s\n%s", t, said)
+		output = c.take(e.FailedBuild) + c.unfinished(e.Package) + output
+		fmt.Fprintf(c.w, "FAIL %s\n%s", t, output)
 		if !slices.ContainsFunc(c.failures, func(f failure) bool { return f.pkg == e.Package }) {
-			c.fail(t, said)
+			c.fail(t, output)
 		}
 	case e.Test == "" && e.Action == "pass":
 		fmt.Fprintf(c.w, "ok   %s %.1fs\n", e.Package, e.Elapsed)
@@ -173,16 +173,16 @@ func (c *count) add(e event) {
 		c.results[t] = e.Action
 	case e.Action == "skip":
 		c.results[t] = e.Action
-		fmt.Fprintf(c.w, "SKIP %s\n%s", t, said)
+		fmt.Fprintf(c.w, "SKIP %s\n%s", t, output)
 	default:
-		c.fail(t, said)
-		fmt.Fprintf(c.w, "FAIL %s\n%s", t, said)
+		c.fail(t, output)
+		fmt.Fprintf(c.w, "FAIL %s\n%s", t, output)
 	}
 }
 
-func (c *count) fail(t test, said string) {
+func (c *count) fail(t test, output string) {
 	c.results[t] = "fail"
-	c.failures = append(c.failures, failure{t, said})
+	c.failures = append(c.failures, failure{t, output})
 }
 
 // take returns and removes the output stored under a key.
@@ -198,13 +198,13 @@ func (c *count) take(key string) string {
 // unfinished returns the output of the package's tests without a result: one of
 // them crashed the process or hung.
 func (c *count) unfinished(pkg string) string {
-	var said strings.Builder
+	var output strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(c.output)) {
 		if strings.HasPrefix(key, pkg+" ") {
-			said.WriteString(c.take(key))
+			output.WriteString(c.take(key))
 		}
 	}
-	return said.String()
+	return output.String()
 }
 
 // tally returns the number of tests with a result.

@@ -20,10 +20,10 @@ var (
 // reasons extracts from a test's output why it failed: the beginning and end of
 // each of its messages, the first message first; or the panic and its location.
 // It returns nothing for a test that failed only because of its subtests.
-func reasons(said string, most int) []string {
+func reasons(output string, most int) []string {
 	var own [][]string
 	var broken []string
-	for line := range strings.Lines(said) {
+	for line := range strings.Lines(output) {
 		line = strings.TrimRight(line, "\n")
 		switch {
 		case len(broken) > 0:

@@ -156,9 +156,9 @@ func (d *decoder) settleTerminals(terminals []Terminal) {
 	for i := range terminals {
 		t := &terminals[i]
 		at := d.positions["terminals["+strconv.Itoa(i)+"]"]
-		said := t.Name
-		t.Name = strings.Join(strings.Fields(clean(said, 100)), " ")
-		if said != "" && strings.ContainsAny(said, "\n\r") {
+		original := t.Name
+		t.Name = strings.Join(strings.Fields(clean(original, 100)), " ")
+		if original != "" && strings.ContainsAny(original, "\n\r") {
 			d.warn(at.offset, at.key+".name", "write "+strconv.Quote(t.Name), "the name has more than one line")
 		}
 		if t.Name == "" {
@@ -168,7 +168,7 @@ func (d *decoder) settleTerminals(terminals []Terminal) {
 		for n := 2; taken[t.Name]; n++ {
 			t.Name = name + " " + strconv.Itoa(n)
 		}
-		if said != "" && t.Name != name {
+		if original != "" && t.Name != name {
 			d.warn(at.offset, at.key+".name", "give each a unique name", "duplicate name; this one is renamed to %q", t.Name)
 		}
 		taken[t.Name] = true

@@ -104,7 +104,7 @@ func schema(raw json.RawMessage) json.RawMessage {
 		return anything
 	}
 	m, ok := v.(map[string]any)
-	if t, said := m["type"]; !ok || said && t != "object" {
+	if t, hasType := m["type"]; !ok || hasType && t != "object" {
 		return anything
 	}
 	var b bytes.Buffer

@@ -11,8 +11,8 @@ import (
 	"aloft/internal/environment"
 )
 
-// said is what a merge came to, one server to a line.
-func said(kept []Server, out []LeftOut) string {
+// describe is what a merge came to, one server to a line.
+func describe(kept []Server, out []LeftOut) string {
 	var b strings.Builder
 	for _, s := range kept {
 		tools := "all"
@@ -76,7 +76,7 @@ func TestMerge(t *testing.T) {
 			"not user a:b: name: \"a:b\" is not a valid server name\nnot user c: command or url is missing\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, said(Merge(c.env, c.servers...))); diff != "" {
+			if diff := cmp.Diff(c.want, describe(Merge(c.env, c.servers...))); diff != "" {
 				t.Error(diff)
 			}
 			// The order in which the sources come in makes no difference.
@@ -114,7 +114,7 @@ func TestRestrictionsThatCannotBeRead(t *testing.T) {
 		`"echo"`: "[]", `{"echo":true}`: "[]", `5`: "[]", `false`: "[]", `[5]`: "[]", `[5,"echo",{}]`: "[echo]", `["echo"],"toolAllowlist":"echo"`: "[]", `null`: "all",
 	} {
 		e, findings := environment.Parse(environment.Files[0], []byte(`{"mcpServerAllowlist":[{"command":"x","toolAllowlist":`+tools+`}]}`))
-		if got := said(Merge(e, s)); got != "team s "+want+"\n" || (len(findings) == 0) != (want == "all") {
+		if got := describe(Merge(e, s)); got != "team s "+want+"\n" || (len(findings) == 0) != (want == "all") {
 			t.Errorf("%s: %s, found %v", tools, got, findings)
 		}
 	}
@@ -172,7 +172,7 @@ func TestExpand(t *testing.T) {
 	for name, bad := range map[string]Server{
 		"s: env.A: the variable NONE is not set":     {Name: "s", Command: "x", Env: map[string]string{"A": "${env:NONE}"}},
 		"after expanding variables it has more than": {Name: "s", Command: "x", Args: []string{"${BIG}${BIG}${BIG}"}},
-		"headers.A: it contains a control character":    {Name: "s", URL: "https://x", Headers: map[string]string{"A": "${BAD}"}},
+		"headers.A: it contains a control character": {Name: "s", URL: "https://x", Headers: map[string]string{"A": "${BAD}"}},
 		"url: not a valid URL":                       {Name: "s", URL: "https://x/${BAD}"},
 		"url: it contains an unknown variable":       {Name: "s", URL: "https://x/${env:NEST}"},
 	} {

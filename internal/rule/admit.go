@@ -17,9 +17,9 @@ type Folder struct {
 // Admit returns the acceptable part of what a machine reports as the rules of
 // the folders. The machine is not trusted to keep the limits, nor to name
 // folders that were asked for.
-func Admit(folders []Folder, said Set) (ok Set) {
+func Admit(folders []Folder, received Set) (ok Set) {
 	refused, room, cost := 0, MaxTotal, 0
-	for _, r := range said.Rules {
+	for _, r := range received.Rules {
 		at := slices.IndexFunc(folders, func(f Folder) bool { return f.Path == r.Folder })
 		kind := slices.Contains([]Kind{Plain, Skill, Command}, r.Kind)
 		known := slices.Contains([]When{Always, OnFiles, OnRequest, OnMention}, r.When)
@@ -48,7 +48,7 @@ func Admit(folders []Folder, said Set) (ok Set) {
 		}
 		ok.Rules = append(ok.Rules, r)
 	}
-	for _, l := range said.LeftOut[:min(len(said.LeftOut), MaxLeftOut+1)] {
+	for _, l := range received.LeftOut[:min(len(received.LeftOut), MaxLeftOut+1)] {
 		ok.LeftOut = append(ok.LeftOut, LeftOut{Source: oneLine(l.Source, maxSource), Why: oneLine(l.Why, maxSource)})
 	}
 	if refused > 0 {

@@ -45,16 +45,16 @@ func (r Rule) applies(w Work) bool {
 // Next returns the next message about rules for a model, given all known rules,
 // the rules that the model has, and the room in bytes for all of them. ok is
 // false if no message is needed.
-func Next(all, told Set, w Work, room int) (m Message, ok bool) {
-	due := slices.DeleteFunc(Due(all.Rules, told.Rules, w), func(r Rule) bool {
-		return slices.ContainsFunc(told.LeftOut, func(l LeftOut) bool { return l.Budget && l.Source == r.Source })
+func Next(all, given Set, w Work, room int) (m Message, ok bool) {
+	due := slices.DeleteFunc(Due(all.Rules, given.Rules, w), func(r Rule) bool {
+		return slices.ContainsFunc(given.LeftOut, func(l LeftOut) bool { return l.Budget && l.Source == r.Source })
 	})
-	m.LeftOut = slices.DeleteFunc(slices.Clone(all.LeftOut), func(l LeftOut) bool { return slices.Contains(told.LeftOut, l) })
+	m.LeftOut = slices.DeleteFunc(slices.Clone(all.LeftOut), func(l LeftOut) bool { return slices.Contains(given.LeftOut, l) })
 	if len(due) == 0 && len(m.LeftOut) == 0 {
 		return m, false
 	}
-	m.More = len(told.Rules) > 0
-	for _, r := range told.Rules {
+	m.More = len(given.Rules) > 0
+	for _, r := range given.Rules {
 		room -= len(r.Text)
 		if r.Text != "" && slices.ContainsFunc(due, r.Is) {
 			m.Replaced = append(m.Replaced, r.Source)

@@ -58,22 +58,22 @@ func (e *expansion) expand(text, file string, level int) string {
 				fence = ""
 			}
 		}
-		said, clear := importOf(trimmed)
-		if said == "" || fence != "" {
+		target, clear := importOf(trimmed)
+		if target == "" || fence != "" {
 			e.write(&b, l)
 			continue
 		}
-		at := path.Join(path.Dir(file), said)
-		if strings.HasPrefix(said, "/") {
-			at = path.Join(e.repository, said)
+		at := path.Join(path.Dir(file), target)
+		if strings.HasPrefix(target, "/") {
+			at = path.Join(e.repository, target)
 		}
 		if at == e.rule.Source || slices.Contains(e.rule.Imports, at) || e.skip(at) {
 			continue // it is there already
 		}
-		imported, why := e.take(said, at, clear, level)
+		imported, why := e.take(target, at, clear, level)
 		switch {
 		case why != "":
-			e.left = append(e.left, LeftOut{Source: e.rule.Source, Why: fmt.Sprintf("the import of %.200s: %s", said, why)})
+			e.left = append(e.left, LeftOut{Source: e.rule.Source, Why: fmt.Sprintf("the import of %.200s: %s", target, why)})
 			e.write(&b, l)
 		case imported == "":
 			e.write(&b, l)
@@ -93,9 +93,9 @@ func (e *expansion) write(b *strings.Builder, text string) {
 
 // take returns the text of the file that said names, or why it is not imported.
 // Both are "" for a line that stays as it is.
-func (e *expansion) take(said, at string, clear bool, level int) (text, why string) {
+func (e *expansion) take(target, at string, clear bool, level int) (text, why string) {
 	switch {
-	case strings.HasPrefix(said, "~") || at == ".." || strings.HasPrefix(at, "../") || e.repository != "" && !strings.HasPrefix(at, e.repository+"/"):
+	case strings.HasPrefix(target, "~") || at == ".." || strings.HasPrefix(at, "../") || e.repository != "" && !strings.HasPrefix(at, e.repository+"/"):
 		return "", "it is outside the repository"
 	case !slices.Contains(importable, strings.ToLower(path.Ext(at))) || slices.Contains(strings.Split(at, "/"), ".git"):
 		if !clear {
@@ -129,7 +129,7 @@ func (e *expansion) take(said, at string, clear bool, level int) (text, why stri
 
 // importOf returns the path that a line imports, or "". clear means that the
 // line cannot be anything else.
-func importOf(l string) (said string, clear bool) {
+func importOf(l string) (target string, clear bool) {
 	l, ok := strings.CutPrefix(strings.TrimPrefix(l, "- "), "@")
 	if !ok {
 		return "", false

@@ -81,12 +81,12 @@ func (r *Rule) readFront(head string) (complaints []string) {
 		complaints = append(complaints, fmt.Sprintf("its front matter has a line that was ignored: %.80q", strange))
 	}
 	always := false
-	switch said := strings.ToLower(unquote(strings.Join(keys["alwaysApply"], " "))); said {
+	switch value := strings.ToLower(unquote(strings.Join(keys["alwaysApply"], " "))); value {
 	case "", "false":
 	case "true":
 		always = true
 	default:
-		complaints = append(complaints, fmt.Sprintf("alwaysApply is neither true nor false: %.40q", said))
+		complaints = append(complaints, fmt.Sprintf("alwaysApply is neither true nor false: %.40q", value))
 	}
 	r.Description = oneLine(unquote(prose(keys["description"])), maxDescription)
 	for _, l := range keys["globs"] {

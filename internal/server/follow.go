@@ -61,8 +61,8 @@ func (a *assembly) mayFollow(ctx context.Context, of agent.Agent) error {
 			return err
 		}
 	}
-	held, err := a.store.Held(ctx, of.UserID)
-	if most := a.config.Quotas.Running; err == nil && most > 0 && held.Running >= most {
+	usage, err := a.store.Held(ctx, of.UserID)
+	if most := a.config.Quotas.Running; err == nil && most > 0 && usage.Running >= most {
 		return fault.Exhausted("the user of the agent has %d running agents, which is the limit", most)
 	}
 	return err

@@ -381,8 +381,8 @@ func (e *emitter) Contents(context.Context, string, gateway.Blob, int64) ([]byte
 	return nil, nil
 }
 
-// told returns the marks that a text contains.
-func told(text string) (out []string) {
+// marksIn returns the marks that a text contains.
+func marksIn(text string) (out []string) {
 	for what, mark := range marks {
 		if strings.Contains(strings.ToLower(text), mark) {
 			out = append(out, what)
@@ -400,7 +400,7 @@ func TestPrivacy(t *testing.T) {
 		id := e.begin()
 		e.work(id)
 		for way, text := range e.ways(id) {
-			switch told := told(text); {
+			switch told := marksIn(text); {
 			case text == "":
 				t.Errorf("privacy %v: nothing went out by %s", private, way)
 			case way == "webhook" && !strings.Contains(text, `"outcome":"done"`), way == "webhook" && private == strings.Contains(text, `"evidence"`),
@@ -426,7 +426,7 @@ func TestPrivacyCountsFromTheNextRun(t *testing.T) {
 	e.settle(true)
 	e.work(id)
 	first := len(e.posted)
-	if len(told(e.commits[0])) == 0 || len(told(strings.Join(e.posted, ""))) == 0 || len(told(e.call("GET", "/v0/agents/"+id, ""))) == 0 {
+	if len(marksIn(e.commits[0])) == 0 || len(marksIn(strings.Join(e.posted, ""))) == 0 || len(marksIn(e.call("GET", "/v0/agents/"+id, ""))) == 0 {
 		t.Errorf("the run that had begun became private: %q, %q", e.commits, e.posted)
 	}
 	pulls, _ := e.forge.Find(t.Context(), e.repo, e.branch)
@@ -435,7 +435,7 @@ func TestPrivacyCountsFromTheNextRun(t *testing.T) {
 	e.work(id)
 	// The branch was named before, and keeps that name.
 	out := strings.ReplaceAll(strings.Join(append(e.posted[first:], e.commits[1], e.call("GET", "/v0/agents/"+id, "")), "\n"), e.branch, "")
-	if told := told(out); len(told) > 0 {
+	if told := marksIn(out); len(told) > 0 {
 		t.Errorf("the next run tells of %v: %s", told, out)
 	}
 	now, err := e.forge.Find(t.Context(), e.repo, e.branch)
@@ -480,7 +480,7 @@ func TestPrivacyOfAnEarlierRun(t *testing.T) {
 		switch {
 		case strings.Contains(strings.ToLower(text), marks["prompt"]):
 			t.Errorf("%s tells the prompt of a private run: %s", way, text)
-		case way == "commit message" && text != "go on", way != "commit message" && len(told(text)) == 0:
+		case way == "commit message" && text != "go on", way != "commit message" && len(marksIn(text)) == 0:
 			t.Errorf("the run that is not private tells nothing by %s: %s", way, text)
 		}
 	}

@@ -60,7 +60,7 @@ scripts:
 	if unknown, err := backup.Unknown(a.Data); err != nil || len(unknown) > 0 {
 		t.Errorf("entries of the data folder are missing in backup.Folder: %v, %v", unknown, err)
 	}
-	said := a.said("backup", "--data", a.Data, "--passphrase-file", passphrase, file)
+	said := a.output("backup", "--data", a.Data, "--passphrase-file", passphrase, file)
 	if !strings.Contains(said, "Backed up") || !strings.Contains(said, "live disks of machines (2)") || strings.Contains(said, "does not know") {
 		t.Errorf("backup says %s", said)
 	}
@@ -98,7 +98,7 @@ scripts:
 	}
 	b.Key = second
 	folder := t.TempDir()
-	b.said("agent", "artifacts", done.AgentID, "--download", folder)
+	b.output("agent", "artifacts", done.AgentID, "--download", folder)
 	if text, err := os.ReadFile(filepath.Join(folder, "report.txt")); err != nil || string(text) != "hello" {
 		t.Errorf("the artifact: %q, %v", text, err)
 	}

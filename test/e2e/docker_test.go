@@ -98,7 +98,7 @@ volumes: {data: {}}
 	r := a.finish(a.create(url, "Begin", nil))
 	in := func(agentID, command string) string {
 		t.Helper()
-		return a.said("agent", "exec", agentID, "--", "sh", "-c", "cd /workspace; for i in $(seq 100); do curl -fsS -o /dev/null http://127.0.0.1:8080/rows && break; sleep 0.1; done; "+command)
+		return a.output("agent", "exec", agentID, "--", "sh", "-c", "cd /workspace; for i in $(seq 100); do curl -fsS -o /dev/null http://127.0.0.1:8080/rows && break; sleep 0.1; done; "+command)
 	}
 	const rows = "curl -sS http://127.0.0.1:8080/rows"
 	add := func(agentID, row string) {

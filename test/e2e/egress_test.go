@@ -82,7 +82,7 @@ machine:
 	if status, reply := a.do("PATCH", "/v1/settings", object{"networkMode": policy.EnvironmentSettingsOnly, "networkAllowlist": []string{"other.example"}}); status != 200 {
 		t.Fatalf("%d %s", status, reply)
 	}
-	a.said("agent", "follow-up", r.AgentID, "Again")
+	a.output("agent", "follow-up", r.AgentID, "Again")
 	if n := strings.Count(a.events(r.AgentID), "allowed:web of"); n < 2*strings.Count(events, "allowed:web of") {
 		t.Errorf("an agent from before is narrowed: %d\n%s", n, a.events(r.AgentID))
 	}

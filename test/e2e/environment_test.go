@@ -188,12 +188,12 @@ func TestEnvironmentIsBuiltOnce(t *testing.T) {
 	// A person can enter the failed build's machine, more than once.
 	broken := regexp.MustCompile(`could not be built \((bld-[0-9a-f-]+)\)`).FindStringSubmatch(events)[1]
 	for _, want := range []string{"/workspace\n1\n", "/workspace\n1\nagain\n"} {
-		if got := a.said("env", "shell", broken, "--", "sh", "-c", "pwd; cat package-lock.json; echo; cat visited 2>/dev/null; echo again > visited"); got != want {
+		if got := a.output("env", "shell", broken, "--", "sh", "-c", "pwd; cat package-lock.json; echo; cat visited 2>/dev/null; echo again > visited"); got != want {
 			t.Errorf("in the failed machine: %q, want %q", got, want)
 		}
 	}
 	eventually(t, "the failed machine is stopped", func() bool { return !runs(t, failed()[0]) })
-	if got := a.said("env", "logs", url); !strings.Contains(got, "# install\nbefore it fails\n# install ended with status 9\n") {
+	if got := a.output("env", "logs", url); !strings.Contains(got, "# install\nbefore it fails\n# install ended with status 9\n") {
 		t.Errorf("the log of the repository's newest build: %s", got)
 	}
 	a.prints(t, broken, "env", "builds", url)
@@ -393,7 +393,7 @@ func TestSavedEnvironment(t *testing.T) {
 	eventually(t, "another build hangs", func() bool {
 		open.Items = nil
 		a.get(path+"/builds", &open)
-		return open.Items[0].Status == "IN_PROGRESS" && strings.Contains(a.said("env", "logs", open.Items[0].ID), "it hangs")
+		return open.Items[0].Status == "IN_PROGRESS" && strings.Contains(a.output("env", "logs", open.Items[0].ID), "it hangs")
 	})
 	live, err := cmd.StdoutPipe()
 	if err != nil {

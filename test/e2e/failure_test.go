@@ -91,7 +91,7 @@ scripts:
 // letGo ends the waiting command in the run's machine.
 func (a *aloft) letGo(r run) {
 	a.t.Helper()
-	a.said("agent", "exec", r.AgentID, "--", "touch", "/tmp/go")
+	a.output("agent", "exec", r.AgentID, "--", "touch", "/tmp/go")
 }
 
 func TestRepositoryIsWrong(t *testing.T) {

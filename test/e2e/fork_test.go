@@ -50,7 +50,7 @@ func (a *aloft) fork(id string, body object) (f forked, runs []run) {
 func (a *aloft) layers(kind string) int {
 	a.t.Helper()
 	var kept []struct{ ID string }
-	if err := json.Unmarshal([]byte(a.said("snapshot", "list", "--json", "--data", a.Data)), &kept); err != nil {
+	if err := json.Unmarshal([]byte(a.output("snapshot", "list", "--json", "--data", a.Data)), &kept); err != nil {
 		a.t.Fatal(err)
 	}
 	n := 0
@@ -73,7 +73,7 @@ func TestFork(t *testing.T) {
 	a := start(t, scripted(t, forkScript))
 	r := a.finish(a.create(url, "Begin", nil))
 	branch := pushed(t, r)
-	a.said("agent", "exec", r.AgentID, "--", "sh", "-c", "cd /workspace && echo uncommitted > left.txt")
+	a.output("agent", "exec", r.AgentID, "--", "sh", "-c", "cd /workspace && echo uncommitted > left.txt")
 	f, runs := a.fork(r.AgentID, object{"n": 3, "prompt": object{"text": "Try it"}})
 	if !f.Disk || f.Turn != 2 || len(runs) != 3 || f.Items[0].Agent.ForkedFrom != r.AgentID {
 		t.Fatalf("forked: %+v", f)
@@ -96,11 +96,11 @@ func TestFork(t *testing.T) {
 	if n := a.layers("fork"); n != 0 {
 		t.Errorf("%d saved disks are kept for nobody", n)
 	}
-	if got := a.said("agent", "exec", r.AgentID, "--", "sh", "-c", "cd /workspace && cat left.txt && ls && git branch --show-current"); got != "uncommitted\nREADME.md\nleft.txt\none.txt\n"+branch+"\n" {
+	if got := a.output("agent", "exec", r.AgentID, "--", "sh", "-c", "cd /workspace && cat left.txt && ls && git branch --show-current"); got != "uncommitted\nREADME.md\nleft.txt\none.txt\n"+branch+"\n" {
 		t.Errorf("of the one there is %q", got)
 	}
 	a.finish(a.followUp(r, "Begin"))
-	if got := a.said("agent", "compare", runs[0].AgentID, runs[1].AgentID); strings.Count(got, "It was tried.") != 2 || !strings.Contains(got, "+uncommitted") {
+	if got := a.output("agent", "compare", runs[0].AgentID, runs[1].AgentID); strings.Count(got, "It was tried.") != 2 || !strings.Contains(got, "+uncommitted") {
 		t.Errorf("compare: %s", got)
 	}
 }
@@ -130,11 +130,11 @@ func TestForkOfAnEarlierTurn(t *testing.T) {
 	if err != nil || strings.Count(string(out), "It was tried.") != 2 || !strings.Contains(string(out), "Changes not pushed by then are missing") {
 		t.Errorf("%v: %s", err, out)
 	}
-	snapshot := a.said("snapshot", "create", r.AgentID)
+	snapshot := a.output("snapshot", "create", r.AgentID)
 	if a.layers("snapshot") != 1 || !strings.Contains(snapshot, "snapshot-") {
 		t.Errorf("saved: %s", snapshot)
 	}
-	if got := a.said("agent", "exec", r.AgentID, "--", "cat", "/workspace/seen.txt"); got != "one\n" {
+	if got := a.output("agent", "exec", r.AgentID, "--", "cat", "/workspace/seen.txt"); got != "one\n" {
 		t.Errorf("it woke with %q", got)
 	}
 }

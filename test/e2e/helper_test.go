@@ -64,8 +64,8 @@ func TestSetUpByAnAgent(t *testing.T) {
 		t.Errorf("an agent after the script was kept:\n%s", events)
 	}
 
-	a.said("agent", "follow-up", id, "It fails in a build")
-	said := a.said("env", "setup", "--resume")
+	a.output("agent", "follow-up", id, "It fails in a build")
+	said := a.output("env", "setup", "--resume")
 	if !strings.Contains(said, "The build succeeded.") {
 		t.Errorf("the mended proposal: %s", said)
 	}

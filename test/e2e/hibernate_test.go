@@ -15,8 +15,8 @@ import (
 	"aloft/internal/control/gateway/gittest"
 )
 
-// said runs an aloft command, and returns its output.
-func (a *aloft) said(args ...string) string {
+// output runs an aloft command, and returns its output.
+func (a *aloft) output(args ...string) string {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), patience)
 	defer cancel()
@@ -35,7 +35,7 @@ func (a *aloft) machineIs(agentID, want string) {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		_, is, _ := strings.Cut(a.said("agent", "show", agentID), "machine:")
+		_, is, _ := strings.Cut(a.output("agent", "show", agentID), "machine:")
 		if is, _, _ = strings.Cut(strings.TrimSpace(is), "\n"); strings.HasPrefix(is, want) && (want != "" || is == "") {
 			return
 		}
@@ -62,11 +62,11 @@ func TestHibernate(t *testing.T) {
 		t.Errorf("it is not said why its processes are not saved: %s", got)
 	}
 	eventually(t, "none of its processes run", func() bool { return exec.Command("pgrep", "-f", "--", "--root="+a.Data).Run() != nil })
-	if got := a.said("agent", "exec", r.AgentID, "--", "sh", "-c", "echo mine > /var/tmp/mine; echo $KEPT; id -un"); got != "of its environment\nubuntu\n" {
+	if got := a.output("agent", "exec", r.AgentID, "--", "sh", "-c", "echo mine > /var/tmp/mine; echo $KEPT; id -un"); got != "of its environment\nubuntu\n" {
 		t.Errorf("woken by a visitor it says %q", got)
 	}
 	a.machineIs(r.AgentID, "hibernated")
-	if got := a.said("agent", "exec", r.AgentID, "--", "cat", "/var/tmp/mine"); got != "mine\n" {
+	if got := a.output("agent", "exec", r.AgentID, "--", "cat", "/var/tmp/mine"); got != "mine\n" {
 		t.Errorf("after it woke: %q", got)
 	}
 	a.Stop()
@@ -75,7 +75,7 @@ func TestHibernate(t *testing.T) {
 	}
 	a.Start()
 	a.machineIs(r.AgentID, "") // finally removed
-	a.said("agent", "follow-up", r.AgentID, "Write another line")
+	a.output("agent", "follow-up", r.AgentID, "Write another line")
 	if out, err := a.command(t.Context(), "agent", "exec", r.AgentID, "--", "cat", "/var/tmp/mine").CombinedOutput(); err == nil {
 		t.Errorf("the expired disk is there: %s", out)
 	}
@@ -99,7 +99,7 @@ scripts:
 // has changed.
 func (a *aloft) counts(agentID string) (n int) {
 	a.t.Helper()
-	out := a.said("agent", "exec", agentID, "--", "sh", "-c", `a=$(cat /dev/shm/n); while b=$(cat /dev/shm/n); [ "$b" -le "$a" ]; do sleep 0.01; done; echo $b`)
+	out := a.output("agent", "exec", agentID, "--", "sh", "-c", `a=$(cat /dev/shm/n); while b=$(cat /dev/shm/n); [ "$b" -le "$a" ]; do sleep 0.01; done; echo $b`)
 	if _, err := fmt.Sscan(out, &n); err != nil {
 		a.t.Fatalf("%v: %s", err, out)
 	}
@@ -126,7 +126,7 @@ func TestSleepsAlive(t *testing.T) {
 		}
 		before = n
 	}
-	if got := a.said("agent", "exec", r.AgentID, "--", "tmux", "capture-pane", "-p", "-t", "work"); !strings.HasPrefix(got, "scrolled\n") {
+	if got := a.output("agent", "exec", r.AgentID, "--", "tmux", "capture-pane", "-p", "-t", "work"); !strings.HasPrefix(got, "scrolled\n") {
 		t.Errorf("the terminal shows %q", got)
 	}
 	a.machineIs(r.AgentID, "hibernated with its processes")
@@ -153,7 +153,7 @@ func TestSleepsAlive(t *testing.T) {
 	seen := map[string]bool{}
 	its := func(id, what, command string) {
 		t.Helper()
-		got := a.said("agent", "exec", id, "--", "sh", "-c", command)
+		got := a.output("agent", "exec", id, "--", "sh", "-c", command)
 		if seen[got] {
 			t.Errorf("it has another's %s: %s", what, got)
 		}
@@ -175,14 +175,14 @@ func TestSleepsAlive(t *testing.T) {
 		its(one.AgentID, "randomness", random)
 		var clock int64
 		earliest := time.Now().Unix()
-		got := a.said("agent", "exec", one.AgentID, "--", "date", "+%s")
+		got := a.output("agent", "exec", one.AgentID, "--", "date", "+%s")
 		if _, err := fmt.Sscan(got, &clock); err != nil || clock < earliest-1 || clock > time.Now().Unix()+1 {
 			t.Errorf("its clock says %q, want from %d to %d", got, earliest, time.Now().Unix())
 		}
 		if got := a.events(one.AgentID); !strings.Contains(got, "as copies of the other agent's") {
 			t.Errorf("it is not told: %s", got)
 		}
-		a.said("agent", "exec", one.AgentID, "--", "sh", "-c", "echo 0 > /dev/shm/n; rm -rf /var/tmp/*") // each has its own
+		a.output("agent", "exec", one.AgentID, "--", "sh", "-c", "echo 0 > /dev/shm/n; rm -rf /var/tmp/*") // each has its own
 	}
 	if n := a.counts(r.AgentID); n <= from {
 		t.Errorf("the one counts %d after %d", n, from)

@@ -34,7 +34,7 @@ scripts:
 	if got := gittest.Git(t, git.Path("memory"), "show", pushed(t, r)+":done.txt"); got != "smaller" {
 		t.Errorf("done.txt holds %q", got)
 	}
-	if shown := a.said("agent", "show", r.AgentID); !strings.Contains(shown, words) {
+	if shown := a.output("agent", "show", r.AgentID); !strings.Contains(shown, words) {
 		t.Errorf("aloft agent show says:\n%s", shown)
 	}
 }

@@ -70,10 +70,10 @@ done`
 			t.Fatalf("preview: %d %s", status, body)
 		}
 	}
-	if shown := a.said("agent", "show", "--json", r.AgentID); !strings.Contains(shown, `"ports":[{"port":3000,"name":"web"},{"port":3001}]`) {
+	if shown := a.output("agent", "show", "--json", r.AgentID); !strings.Contains(shown, `"ports":[{"port":3000,"name":"web"},{"port":3001}]`) {
 		t.Errorf("the agent is shown without its ports: %s", shown)
 	}
-	if byName := a.said("agent", "preview", "--json", r.AgentID, "web"); !strings.Contains(byName, previews[0].URL) {
+	if byName := a.output("agent", "preview", "--json", r.AgentID, "web"); !strings.Contains(byName, previews[0].URL) {
 		t.Errorf("the preview of web is %s; want one at %s", byName, previews[0].URL)
 	}
 	c := a.browser()

@@ -21,7 +21,7 @@ scripts:
 // inMachine runs a command in an agent's machine, as a user would.
 func (a *aloft) inMachine(agentID, command string) string {
 	a.t.Helper()
-	return a.said("agent", "exec", agentID, "--", "sh", "-c", command)
+	return a.output("agent", "exec", agentID, "--", "sh", "-c", command)
 }
 
 // setUp creates a machine for a person to set up.

@@ -173,14 +173,14 @@ func (g workspaceGit) run(ctx context.Context, env string, stdin io.Reader, stdo
 		cmd.Env = append(cmd.Env, env)
 	}
 	cmd.Stdin, cmd.Stdout = stdin, stdout
-	said := &Head{Limit: 2 << 10}
-	cmd.Stderr = said
+	stderr := &Head{Limit: 2 << 10}
+	cmd.Stderr = stderr
 	cmd.WaitDelay = time.Second
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return fmt.Errorf("git %s: %w: %s", args[0], err, bytes.TrimSpace(said.Text))
+		return fmt.Errorf("git %s: %w: %s", args[0], err, bytes.TrimSpace(stderr.Text))
 	}
 	return nil
 }

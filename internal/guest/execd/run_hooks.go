@@ -97,7 +97,7 @@ func (s *Server) hookInput(e *agentv1.HookEvent) (hook.Input, error) {
 	if path, ok := fields["file_path"].(string); ok && event == hook.BeforeReadFile {
 		fields["content"] = s.firstCommit(path)
 	}
-	if _, told := fields["cwd"]; told && e.GetOfShell() && s.folder != nil {
+	if _, present := fields["cwd"]; present && e.GetOfShell() && s.folder != nil {
 		fields["cwd"] = s.folder(e.GetShell())
 	}
 	return hook.Input{Event: event, Subject: e.GetSubject(), Fields: fields}, nil

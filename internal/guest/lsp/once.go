@@ -136,11 +136,11 @@ func readGoVet(stdout, stderr []byte) []Diagnostic {
 func parseVet(packages map[string]map[string]json.RawMessage) (found []Diagnostic) {
 	for _, analyzers := range packages {
 		for name, raw := range analyzers {
-			var said []struct{ Posn, End, Message string }
-			if json.Unmarshal(raw, &said) != nil {
+			var findings []struct{ Posn, End, Message string }
+			if json.Unmarshal(raw, &findings) != nil {
 				continue
 			}
-			for _, d := range said {
+			for _, d := range findings {
 				path, line, column := posn(d.Posn)
 				_, endLine, endColumn := posn(d.End)
 				found = append(found, Diagnostic{Path: path, StartLine: line, StartColumn: column, EndLine: endLine, EndColumn: endColumn,
@@ -172,17 +172,17 @@ func runRuff(root string, files []string) []run {
 
 func readRuff(stdout, _ []byte) []Diagnostic {
 	type place struct{ Row, Column int }
-	var said []struct {
+	var findings []struct {
 		Filename, Message string
 		Code              *string
 		Location          place
 		EndLocation       place `json:"end_location"`
 	}
-	if json.Unmarshal(stdout, &said) != nil {
+	if json.Unmarshal(stdout, &findings) != nil {
 		return nil
 	}
 	var found []Diagnostic
-	for _, d := range said {
+	for _, d := range findings {
 		severity, code := Warning, ""
 		if d.Code != nil {
 			code = *d.Code
@@ -201,7 +201,7 @@ func runESLint(root string, files []string) []run {
 }
 
 func readESLint(stdout, stderr []byte) []Diagnostic {
-	var said []struct {
+	var findings []struct {
 		FilePath string
 		Messages []struct {
 			RuleID                           *string
@@ -211,11 +211,11 @@ func readESLint(stdout, stderr []byte) []Diagnostic {
 			Fatal                            bool
 		}
 	}
-	if json.Unmarshal(stdout, &said) != nil {
+	if json.Unmarshal(stdout, &findings) != nil {
 		return nil
 	}
 	var found []Diagnostic
-	for _, f := range said {
+	for _, f := range findings {
 		for _, m := range f.Messages {
 			d := Diagnostic{Path: f.FilePath, StartLine: m.Line, StartColumn: m.Column, EndLine: m.EndLine, EndColumn: m.EndColumn, Severity: Warning, Message: m.Message, Source: "eslint"}
 			if m.Severity == 2 || m.Fatal {
@@ -235,16 +235,16 @@ func runShellcheck(root string, files []string) []run {
 }
 
 func readShellcheck(stdout, _ []byte) []Diagnostic {
-	var said []struct {
+	var findings []struct {
 		File, Level, Message             string
 		Line, EndLine, Column, EndColumn int
 		Code                             int
 	}
-	if json.Unmarshal(stdout, &said) != nil {
+	if json.Unmarshal(stdout, &findings) != nil {
 		return nil
 	}
 	var found []Diagnostic
-	for _, d := range said {
+	for _, d := range findings {
 		severity := map[string]Severity{"error": Error, "warning": Warning, "info": Information, "style": Hint}[d.Level]
 		found = append(found, Diagnostic{Path: d.File, StartLine: d.Line, StartColumn: d.Column, EndLine: d.EndLine, EndColumn: d.EndColumn,
 			Severity: severity, Code: "SC" + strconv.Itoa(d.Code), Message: d.Message})

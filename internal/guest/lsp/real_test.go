@@ -104,8 +104,8 @@ func lint(t testing.TB, p *Pool, paths ...string) Report {
 	return r
 }
 
-// said formats a report, one finding per line.
-func said(p *Pool, r Report) string {
+// formatReport formats a report, one finding per line.
+func formatReport(p *Pool, r Report) string {
 	var b strings.Builder
 	for _, d := range r.Diagnostics {
 		path, _ := filepath.Rel(p.cfg.Dir, d.Path)
@@ -116,7 +116,7 @@ func said(p *Pool, r Report) string {
 
 func wants(t testing.TB, p *Pool, r Report, words ...string) {
 	t.Helper()
-	text := said(p, r)
+	text := formatReport(p, r)
 	for _, w := range words {
 		if !strings.Contains(text, w) {
 			t.Errorf("%q is not said:\n%s\nnotes %q", w, text, r.Notes)

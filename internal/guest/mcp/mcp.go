@@ -75,11 +75,11 @@ func New(c Config) *Manager {
 // changed. Remote servers are ignored.
 func (m *Manager) Use(servers []mcp.Server, around Around, policy string) {
 	env := m.Environ()
-	var gone []*server
+	var removed []*server
 	m.mu.Lock()
 	defer func() {
 		m.mu.Unlock()
-		for _, s := range gone {
+		for _, s := range removed {
 			s.stop()
 		}
 	}()
@@ -98,14 +98,14 @@ func (m *Manager) Use(servers []mcp.Server, around Around, policy string) {
 			if old.key == key {
 				continue
 			}
-			gone = append(gone, old)
+			removed = append(removed, old)
 		}
 		m.servers[name] = m.begin(conf, key, env, around)
 	}
 	for name, s := range m.servers {
 		if !want[name] {
 			delete(m.servers, name)
-			gone = append(gone, s)
+			removed = append(removed, s)
 		}
 	}
 }
@@ -127,10 +127,10 @@ func keyOf(s mcp.Server, env []string, policy string) string {
 // SetElsewhere sets the servers that the control plane connects to. They are
 // listed here, but calls to them are refused, because only the control plane
 // can make them.
-func (m *Manager) SetElsewhere(told []mcp.Listing) {
+func (m *Manager) SetElsewhere(listings []mcp.Listing) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.others = told
+	m.others = listings
 }
 
 func (m *Manager) elsewhere(name string) (mcp.Listing, bool) {

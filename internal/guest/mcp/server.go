@@ -290,8 +290,8 @@ func (s *server) withSession(ctx context.Context, do func(context.Context, *sdk.
 	case bounded.Err() != nil:
 		return lateError{fmt.Errorf("the MCP server %s timed out: no response within %s", s.conf.Name, s.m.CallWithin)}
 	}
-	if said, ok := errors.AsType[*jsonrpc.Error](err); ok {
-		return fmt.Errorf("the MCP server %s answered: %s", s.conf.Name, mcp.Clean(s.redact(said.Message), 2000))
+	if rpcErr, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return fmt.Errorf("the MCP server %s answered: %s", s.conf.Name, mcp.Clean(s.redact(rpcErr.Message), 2000))
 	}
 	if missing, ok := errors.AsType[noToolError](err); ok {
 		return missing

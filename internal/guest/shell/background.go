@@ -122,8 +122,8 @@ func (s *Session) awaitStart(mark string) error {
 	defer timer.Stop()
 	for {
 		select {
-		case said := <-s.bash.ends:
-			if said == mark {
+		case message := <-s.bash.ends:
+			if message == mark {
 				_, err := s.reported()
 				if err != nil {
 					s.drop()

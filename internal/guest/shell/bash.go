@@ -145,8 +145,8 @@ func (b *bash) await(ctx context.Context) error {
 	defer timer.Stop()
 	for !b.ready {
 		select {
-		case said := <-b.ends:
-			b.ready = said == b.hello
+		case message := <-b.ends:
+			b.ready = message == b.hello
 		case <-b.done:
 			return errors.New("bash exited while it started")
 		case <-timer.C:

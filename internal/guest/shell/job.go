@@ -130,9 +130,9 @@ func (s *Session) Jobs() []Job {
 	var news []Job
 	for _, j := range jobs {
 		j.mu.Lock()
-		told := j.endReported
+		reported := j.endReported
 		j.mu.Unlock()
-		if told {
+		if reported {
 			continue
 		}
 		state := j.state()

@@ -76,8 +76,8 @@ func (s *Session) work(ctx context.Context, c Command, call *call) (Result, erro
 	defer timer.Stop()
 	for {
 		select {
-		case said := <-s.bash.ends:
-			if said == call.mark {
+		case message := <-s.bash.ends:
+			if message == call.mark {
 				return s.reported()
 			}
 		case <-s.bash.done:

@@ -358,7 +358,7 @@ func TestCommand(t *testing.T) {
 	c.until("\n")
 	pid := strings.TrimSpace(c.seen.String())
 	_ = c.ws.CloseNow()
-	gone(t, pid)
+	waitForExit(t, pid)
 	// A process that keeps the output open does not delay the end.
 	e := d.connect(t)
 	e.say(request{Type: "spawn", TTY: &no, Args: []string{"sh", "-c", "sleep 600 & echo $!"}})
@@ -372,8 +372,8 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// gone waits until a process has ended.
-func gone(t *testing.T, pid string) {
+// waitForExit waits until a process has ended.
+func waitForExit(t *testing.T, pid string) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

@@ -310,11 +310,11 @@ func (t *Tmux) run(ctx context.Context, limit int, args ...string) ([]byte, erro
 		cmd.Env = t.Environ()
 	}
 	cmd.Dir = cmp.Or(t.Dir, "/")
-	var out, said tail
-	out.most, said.most = cmp.Or(limit, maxRead+1), 4<<10
-	cmd.Stdout, cmd.Stderr = &out, &said
+	var out, stderr tail
+	out.most, stderr.most = cmp.Or(limit, maxRead+1), 4<<10
+	cmd.Stdout, cmd.Stderr = &out, &stderr
 	err := cmd.Run()
-	switch words := strings.ToValidUTF8(strings.TrimSpace(string(said.bytes)), ""); {
+	switch words := strings.ToValidUTF8(strings.TrimSpace(string(stderr.bytes)), ""); {
 	case err == nil:
 		return out.bytes, nil
 	case ctx.Err() != nil:

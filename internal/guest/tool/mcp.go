@@ -58,9 +58,9 @@ func callMcpTool(ctx context.Context, servers *guest.Manager, args *agentv1.McpA
 	if err != nil {
 		return nil, Outcome{}, err
 	}
-	said := r.Truncate(maxMCPText)
-	out := Outcome{Text: valid(said.Text), Error: said.Error}
-	for _, image := range said.Images {
+	truncated := r.Truncate(maxMCPText)
+	out := Outcome{Text: valid(truncated.Text), Error: truncated.Error}
+	for _, image := range truncated.Images {
 		fitted, err := picture.Fit(image.Data, image.MediaType)
 		if err != nil {
 			out.Text += fmt.Sprintf("\n[an image cannot be shown: %v]", err)
@@ -161,9 +161,9 @@ func fetchMcpResource(ctx context.Context, ws Workspace, servers *guest.Manager,
 	success.SizeBytes = float64(len(whole))
 	if args.GetDownloadPath() == "" {
 		success.Text = valid(text.String())
-		said := mcp.Result{Content: contents}.Truncate(maxMCPText)
-		out := Outcome{Text: valid(said.Text)}
-		for _, image := range said.Images {
+		truncated := mcp.Result{Content: contents}.Truncate(maxMCPText)
+		out := Outcome{Text: valid(truncated.Text)}
+		for _, image := range truncated.Images {
 			if fitted, err := picture.Fit(image.Data, image.MediaType); err == nil {
 				out.Pictures = append(out.Pictures, &agentv1.Picture{MediaType: fitted.MediaType, Data: fitted.Data})
 			}
