@@ -32,7 +32,7 @@ func (q Quotas) MayAdd(ctx context.Context, agents store.Agents, userID int64, m
 	if q == (Quotas{}) {
 		return nil
 	}
-	held, err := agents.Held(ctx, userID)
+	usage, err := agents.Held(ctx, userID)
 	if err != nil {
 		return fmt.Errorf("quotas: %w", err)
 	}
@@ -40,9 +40,9 @@ func (q Quotas) MayAdd(ctx context.Context, agents store.Agents, userID int64, m
 		what, hint        string
 		most, have, added int
 	}{
-		{"agents", "delete some, or ask the operator to raise quotas.agents", q.Agents, held.Agents, more.Agents},
-		{"running agents", "wait until one ends or stop it, or ask the operator to raise quotas.running", q.Running, held.Running, more.Running},
-		{"snapshots", "delete some, or ask the operator to raise quotas.snapshots", q.Snapshots, held.Snapshots, more.Snapshots},
+		{"agents", "delete some, or ask the operator to raise quotas.agents", q.Agents, usage.Agents, more.Agents},
+		{"running agents", "wait until one ends or stop it, or ask the operator to raise quotas.running", q.Running, usage.Running, more.Running},
+		{"snapshots", "delete some, or ask the operator to raise quotas.snapshots", q.Snapshots, usage.Snapshots, more.Snapshots},
 	} {
 		if k.most > 0 && k.added > 0 && k.have+k.added > k.most {
 			return fault.Exhausted("the quota of %s per person is reached: %d of %d", k.what, k.have, k.most).Hint("%s", k.hint)

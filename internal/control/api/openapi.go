@@ -95,7 +95,7 @@ func completeOf(reg huma.Registry, t reflect.Type, s *huma.Schema) {
 	if t.Kind() != reflect.Struct {
 		return
 	}
-	if _, said := t.FieldByName("_"); !said {
+	if _, hasMarker := t.FieldByName("_"); !hasMarker {
 		s.AdditionalProperties = true
 	}
 	for f := range t.Fields() {

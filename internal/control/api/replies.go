@@ -79,8 +79,8 @@ func (s *server) replay(w *reply, r *http.Request, rt rest.Route, who account.AP
 	if err := rt.Handle(w, r, who); err != nil || w.status/100 != 2 || copied.body.Len() > maxReply {
 		return false, err
 	}
-	said := saidJSON{Status: w.status, Type: w.Header().Get("Content-Type"), Body: copied.body.Bytes()}
-	if kept.Sealed, err = s.sealReply(key, said); err == nil {
+	saved := saidJSON{Status: w.status, Type: w.Header().Get("Content-Type"), Body: copied.body.Bytes()}
+	if kept.Sealed, err = s.sealReply(key, saved); err == nil {
 		kept.At = time.Now().UTC()
 		err = s.config.Replies.KeepReply(context.WithoutCancel(r.Context()), kept)
 	}
@@ -130,7 +130,7 @@ func (s *server) giveAgain(w http.ResponseWriter, r store.Reply, key string) err
 	if err != nil {
 		return err
 	}
-	var said saidJSON
+	var saved saidJSON
 	if len(r.Sealed) < box.NonceSize() {
 		return errors.New("a stored reply is truncated")
 	}
@@ -139,26 +139,26 @@ func (s *server) giveAgain(w http.ResponseWriter, r store.Reply, key string) err
 	if err != nil {
 		return fmt.Errorf("decrypt a stored reply: %w", err)
 	}
-	if err := json.Unmarshal(plain, &said); err != nil {
+	if err := json.Unmarshal(plain, &saved); err != nil {
 		return fmt.Errorf("read a stored reply: %w", err)
 	}
-	if said.Type != "" {
-		w.Header().Set("Content-Type", said.Type)
+	if saved.Type != "" {
+		w.Header().Set("Content-Type", saved.Type)
 	}
-	w.WriteHeader(said.Status)
-	_, _ = w.Write(said.Body) // the client has disconnected
+	w.WriteHeader(saved.Status)
+	_, _ = w.Write(saved.Body) // the client has disconnected
 	return nil
 }
 
 // sealReply encrypts a reply with the caller's idempotency key, which is not
 // stored, because the reply may show an API key or a link that is shown only
 // once.
-func (s *server) sealReply(key string, said saidJSON) ([]byte, error) {
+func (s *server) sealReply(key string, saved saidJSON) ([]byte, error) {
 	box, err := s.replyBox(key)
 	if err != nil {
 		return nil, err
 	}
-	plain, err := json.Marshal(said)
+	plain, err := json.Marshal(saved)
 	if err != nil {
 		return nil, err
 	}

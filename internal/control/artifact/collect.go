@@ -74,16 +74,16 @@ func (s *Store) Collect(ctx context.Context, agentID string, from Source, secret
 	var replaced []string
 	changed := false
 	for _, r := range there {
-		old, had := kept[r.Name]
+		old, found := kept[r.Name]
 		room := min(s.limits.FileSize, s.limits.Size-size+old.Size)
 		switch err := checkName(r.Name); {
-		case had && old.Seen == r.SHA256:
+		case found && old.Seen == r.SHA256:
 			continue
 		case err != nil:
 			leave(r.Name, err)
 		case secrets.Contains([]byte(r.Name)):
 			leave("[REDACTED]", errors.New("its name contains a secret"))
-		case !had && len(kept) >= s.limits.Files:
+		case !found && len(kept) >= s.limits.Files:
 			leave(r.Name, fmt.Errorf("the limit of %d files is reached", s.limits.Files))
 		case r.Size > room:
 			leave(r.Name, errTooLong)
@@ -98,7 +98,7 @@ func (s *Store) Collect(ctx context.Context, agentID string, from Source, secret
 			}
 			kept[r.Name], changed = f, true
 			size += f.Size - old.Size
-			if had && old.Key != f.Key {
+			if found && old.Key != f.Key {
 				replaced = append(replaced, old.Key)
 			}
 		}

@@ -187,9 +187,9 @@ func (b *Builder) image(ctx context.Context, p Plan, set secret.Set, out *buildL
 	}
 	// The builder's output is untrusted and may contain secrets.
 	clean := b.redactorOf(set)
-	said := clean.Stream()
-	name, err = b.Dockerfiles.Build(ctx, spec, func(line string) { _, _ = out.Write(said.Next([]byte(line + "\n"))) })
-	_, _ = out.Write(said.Flush())
+	cleaned := clean.Stream()
+	name, err = b.Dockerfiles.Build(ctx, spec, func(line string) { _, _ = out.Write(cleaned.Next([]byte(line + "\n"))) })
+	_, _ = out.Write(cleaned.Flush())
 	if failed, ok := errors.AsType[*dockerfile.Failure](err); ok {
 		words := failed.Error()
 		if len(failed.Said) > 0 {

@@ -50,20 +50,20 @@ func (b *Builder) tidy(ctx context.Context) error {
 	for _, a := range active {
 		disks[diskOf(a)] = 1
 	}
-	gone, known := map[string]bool{}, map[string]bool{}
+	deleted, known := map[string]bool{}, map[string]bool{}
 	var errs []error
 	for _, r := range all { // newest first
 		known[r.ID] = true
 		if builds[r.EnvironmentID]++; builds[r.EnvironmentID] == 1 {
-			gone[r.EnvironmentID] = b.isGone(ctx, r.EnvironmentID)
+			deleted[r.EnvironmentID] = b.isGone(ctx, r.EnvironmentID)
 		}
 		old := b.expired.due(r.ID, b.KeepFor > 0 && !isYoung(lastUse(r), b.KeepFor))
-		if r.Status == environment.InProgress || r.EndedAt != nil && isYoung(*r.EndedAt, keptFor) && !gone[r.EnvironmentID] {
+		if r.Status == environment.InProgress || r.EndedAt != nil && isYoung(*r.EndedAt, keptFor) && !deleted[r.EnvironmentID] {
 			continue
 		}
 		isActive := slices.ContainsFunc(active, func(a environment.Record) bool { return a.ID == r.ID })
 		switch {
-		case gone[r.EnvironmentID], old, builds[r.EnvironmentID] > maxKept && !isActive:
+		case deleted[r.EnvironmentID], old, builds[r.EnvironmentID] > maxKept && !isActive:
 			errs = append(errs, b.remove(ctx, r, isActive))
 		case isActive, !has[r.ID]:
 		case r.Status == environment.Succeeded && r.Trigger != environment.AgentDraft && disks[diskOf(r)] < b.KeepBuilds:

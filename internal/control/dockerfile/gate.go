@@ -127,16 +127,16 @@ func (g gate) instruction(text string, seen *stages, out *passed) (string, error
 		return "", errors.New("there is no FROM before it")
 	}
 	words := []string{word}
-	var had []string
+	var names []string
 	for _, f := range flags {
 		name, value, _ := strings.Cut(strings.TrimPrefix(f, "--"), "=")
 		if !slices.Contains(flagsOf[word], name) {
 			return "", fmt.Errorf("the flag --%s is not supported", name)
 		}
-		if slices.Contains(had, name) && name != "mount" && name != "exclude" {
+		if slices.Contains(names, name) && name != "mount" && name != "exclude" {
 			return "", fmt.Errorf("duplicate flag --%s", name)
 		}
-		had = append(had, name)
+		names = append(names, name)
 		switch {
 		case name == "from":
 			if value, err = g.image(value, seen, out); err != nil {

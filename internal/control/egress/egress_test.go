@@ -34,7 +34,7 @@ func TestHalfClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := said(conn, "everything"); err != nil || got != "got everything" {
+	if got, err := exchange(conn, "everything"); err != nil || got != "got everything" {
 		t.Errorf("%q, %v", got, err)
 	}
 	_ = conn.Close()
@@ -103,7 +103,7 @@ func TestBackpressure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := said(quick, "hello"); err != nil || got != "hello" {
+	if got, err := exchange(quick, "hello"); err != nil || got != "hello" {
 		t.Errorf("%q, %v", got, err)
 	}
 	_ = quick.Close()
@@ -247,7 +247,7 @@ func TestManyConnections(t *testing.T) {
 			}
 			defer func() { _ = conn.Close() }()
 			open.Wait() // all are open at the same time
-			if got, err := said(conn, "hello"); err != nil || got != "hello" {
+			if got, err := exchange(conn, "hello"); err != nil || got != "hello" {
 				t.Errorf("%q, %v", got, err)
 			}
 		})

@@ -205,7 +205,7 @@ func loopback(mode policy.Mode, allow ...string) policy.Network {
 	return policy.Network{Mode: mode, Allow: allow, Open: []string{"127.0.0.1/32"}}
 }
 
-func said(conn net.Conn, words string) (string, error) {
+func exchange(conn net.Conn, words string) (string, error) {
 	if _, err := io.WriteString(conn, words); err != nil {
 		return "", err
 	}

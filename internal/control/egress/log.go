@@ -121,7 +121,7 @@ func (h history) all() []policy.Connection {
 func recall(contents [logFiles][]byte) (h history, newest int) {
 	begun := map[uint64]logLine{}
 	ended := map[uint64]policy.Connection{}
-	gone := map[uint64]bool{}
+	removed := map[uint64]bool{}
 	var greatest [logFiles]uint64
 	for i, data := range contents {
 		for line := range bytes.Lines(data) {
@@ -136,11 +136,11 @@ func recall(contents [logFiles][]byte) (h history, newest int) {
 			}
 			greatest[i] = max(greatest[i], l.Seq)
 			ended[l.Seq] = l.Connection
-			gone[l.N] = true
+			removed[l.N] = true
 		}
 	}
 	for n, line := range begun {
-		if !gone[n] {
+		if !removed[n] {
 			h.open = append(h.open, line)
 		}
 	}

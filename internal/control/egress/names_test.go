@@ -254,7 +254,7 @@ func TestNamesInConnections(t *testing.T) {
 	if err != nil || line != "220 ready\r\n" {
 		t.Errorf("a server that speaks first says %q, %v", line, err)
 	}
-	if got, err := said(conn, "EHLO x\r\n"); err != nil || got != "EHLO x\r\n" {
+	if got, err := exchange(conn, "EHLO x\r\n"); err != nil || got != "EHLO x\r\n" {
 		t.Errorf("and then %q, %v", got, err)
 	}
 	_ = conn.Close()

@@ -102,12 +102,12 @@ func (f *Fleet) Sweep(ctx context.Context, renew bool) {
 		if working {
 			continue // the end of its run, or a later sweep, handles it
 		}
-		switch gone, err := f.isGone(ctx, owner); {
+		switch deleted, err := f.isGone(ctx, owner); {
 		case err != nil:
 			if ctx.Err() == nil {
 				f.Logger.Error("cannot read the agent", "agent", owner, "error", err)
 			}
-		case gone:
+		case deleted:
 			f.Logger.Info("destroying the machine of a deleted agent", "machine", id)
 			if err := f.destroy(ctx, id); err != nil {
 				f.Logger.Error("cannot destroy a machine", "machine", id, "error", err)

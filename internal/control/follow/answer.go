@@ -65,8 +65,8 @@ type reply struct {
 
 // thread replies to a thread, unless the agent itself has done so, and resolves
 // it. It returns false if the host has no replies.
-func (o reply) thread(ctx context.Context, t forge.Thread, said bool) (done bool, err error) {
-	done = said || slices.ContainsFunc(t.Comments, func(c forge.Comment) bool { return strings.Contains(c.Body, o.mark) })
+func (o reply) thread(ctx context.Context, t forge.Thread, replied bool) (done bool, err error) {
+	done = replied || slices.ContainsFunc(t.Comments, func(c forge.Comment) bool { return strings.Contains(c.Body, o.mark) })
 	if !done {
 		_, err := o.forge.Reply(ctx, o.snapshot.repo, o.snapshot.pull.Number, t.ID, o.text+"\n"+o.mark)
 		if unlessImpossible(err) != nil {
@@ -124,8 +124,8 @@ func (d *Desk) report(ctx context.Context, a agent.Agent, run agent.Run, s snaps
 			return "", false, err
 		}
 	}
-	if said := strings.TrimSpace(run.Result); shown && said != "" {
-		text = strings.TrimSpace(text + "\n\n" + forge.Cut(said, maxReply))
+	if result := strings.TrimSpace(run.Result); shown && result != "" {
+		text = strings.TrimSpace(text + "\n\n" + forge.Cut(result, maxReply))
 	}
 	return d.clean(a.ID, text), pushed, nil
 }

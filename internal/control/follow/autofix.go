@@ -102,7 +102,7 @@ func (d *Desk) giveUp(ctx context.Context, a agent.Agent, s snapshot, h history,
 		if err != nil {
 			return err
 		}
-		said := "no report"
+		report := "no report"
 		shown := true
 		if d.Shown != nil {
 			if shown, err = d.Shown(ctx, a, run); err != nil {
@@ -110,9 +110,9 @@ func (d *Desk) giveUp(ctx context.Context, a agent.Agent, s snapshot, h history,
 			}
 		}
 		if shown {
-			said = cmp.Or(forge.Line(run.Result, maxTold), said)
+			report = cmp.Or(forge.Line(run.Result, maxTold), report)
 		}
-		fmt.Fprintf(&b, "%d. on %s, for %s: %s\n", i+1, short(t.Fix), forge.Line(strings.Join(t.Checks, ", "), maxTold), said)
+		fmt.Fprintf(&b, "%d. on %s, for %s: %s\n", i+1, short(t.Fix), forge.Line(strings.Join(t.Checks, ", "), maxTold), report)
 	}
 	_, err := f.Comment(ctx, s.repo, s.pull.Number, d.clean(a.ID, b.String())+"\n"+mark)
 	return err

@@ -120,8 +120,8 @@ func (s *Store) removeLayer(key string) (bytes int64, removed bool, err error) {
 	if err := os.Rename(s.layerDir(key), gone); err != nil {
 		return 0, false, err
 	}
-	bytes = size(gone)
-	return bytes, true, trash.RemoveAll(gone)
+	bytes = size(trashed)
+	return bytes, true, trash.RemoveAll(trashed)
 }
 
 // size returns the disk usage of a tree in bytes, counting each file once.

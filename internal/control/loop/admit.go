@@ -76,7 +76,7 @@ func (t *thread) admit(ctx context.Context, c agent.Call) (agent.Call, bool, err
 // leave it open, it returns the function ask, which asks the classifier or a
 // person; asking a person sets c.Approval instead of c.Judged.
 func (t *thread) judge(ctx context.Context, c *agent.Call) (ask func() error, err error) {
-	said, err := t.before(ctx, c)
+	outcome, err := t.before(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -84,8 +84,8 @@ func (t *thread) judge(ctx context.Context, c *agent.Call) (ask func() error, er
 		t.setJudged(c, agent.CallRefused, "hook", said.UserMessage, loophook.Refusal(said))
 		return nil, nil
 	}
-	if said.UpdatedInput != nil && t.task != agent.ChecksThread { // a check runs as written or not at all
-		c.Args = said.UpdatedInput
+	if outcome.UpdatedInput != nil && t.task != agent.ChecksThread { // a check runs as written or not at all
+		c.Args = outcome.UpdatedInput
 	}
 	if c.Name == agent.SwitchTool {
 		return t.judgeModeSwitch(ctx, c), nil
@@ -98,7 +98,7 @@ func (t *thread) judge(ctx context.Context, c *agent.Call) (ask func() error, er
 		t.setJudged(c, agent.CallRun, "policy", "", "")
 		return nil, nil
 	}
-	if check := t.state().CheckOf(c.ID); check != nil && check.Source == agent.CheckOfRequest && said.Permission != hook.Ask {
+	if check := t.state().CheckOf(c.ID); check != nil && check.Source == agent.CheckOfRequest && outcome.Permission != hook.Ask {
 		// The user's own command runs outside of the sandbox, like one on an
 		// allow list, but only if no sandboxed command could have changed the
 		// program that it starts.
@@ -109,8 +109,8 @@ func (t *thread) judge(ctx context.Context, c *agent.Call) (ask func() error, er
 	if err != nil {
 		return nil, err
 	}
-	if said.Permission == hook.Ask && (v.Treatment == permit.Run || v.Treatment == permit.Sandboxed) {
-		v.Treatment, v.Why = permit.Ask, "a hook requires approval: "+said.UserMessage
+	if outcome.Permission == hook.Ask && (v.Treatment == permit.Run || v.Treatment == permit.Sandboxed) {
+		v.Treatment, v.Why = permit.Ask, "a hook requires approval: "+outcome.UserMessage
 	}
 	switch v.Treatment {
 	case permit.Run:

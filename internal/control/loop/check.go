@@ -17,14 +17,14 @@ import (
 // check has asked the model to fix the work, and the rest of finish must wait.
 // Every step is journaled, so that check continues after a crash where it was
 // interrupted.
-func (l *Loop) check(ctx context.Context) (told bool, err error) {
+func (l *Loop) check(ctx context.Context) (notified bool, err error) {
 	s := l.rec.Snapshot()
 	if !proof.MustCheck(s) {
 		return false, nil
 	}
 	if !s.CheckedNow() {
-		if told, err := l.beginChecks(ctx, s); told || err != nil {
-			return told, err
+		if notified, err := l.beginChecks(ctx, s); notified || err != nil {
+			return notified, err
 		}
 		if s = l.rec.Snapshot(); !s.CheckedNow() {
 			return false, nil // there is nothing to check
@@ -50,7 +50,7 @@ func (l *Loop) checksThread() *thread {
 // beginChecks commits the work and journals the checks to run on it. It
 // journals none if the work cannot be committed, since [Loop.deliverAll]
 // reports why. told has the same meaning as in [Loop.check].
-func (l *Loop) beginChecks(ctx context.Context, s *agent.State) (told bool, err error) {
+func (l *Loop) beginChecks(ctx context.Context, s *agent.State) (notified bool, err error) {
 	if len(s.Checking.Thread.Calls) > 0 { // of a round that something interrupted
 		if err := l.checksThread().abandon(ctx); err != nil {
 			return false, err
@@ -59,9 +59,9 @@ func (l *Loop) beginChecks(ctx context.Context, s *agent.State) (told bool, err 
 	began := &agent.ChecksBegan{Round: s.Checking.Round + 1}
 	changed := len(s.Agent.Repos) == 0
 	for n, repo := range s.Agent.Repos {
-		done, told, err := l.commit(ctx, n, false)
+		done, notified, err := l.commit(ctx, n, false)
 		switch {
-		case told:
+		case notified:
 			return true, err
 		case err == nil:
 		case errors.Is(err, remote.ErrLost), ctx.Err() != nil, fault.Of(err).Kind == fault.KindInternal:
@@ -92,7 +92,7 @@ func (l *Loop) beginChecks(ctx context.Context, s *agent.State) (told bool, err 
 
 // endChecks journals the results of the round, and sends the model back to work
 // if checks have failed and another round makes sense.
-func (l *Loop) endChecks(ctx context.Context, s *agent.State) (told bool, err error) {
+func (l *Loop) endChecks(ctx context.Context, s *agent.State) (notified bool, err error) {
 	ended := &agent.ChecksEnded{Results: s.Checking.Results}
 	lost := slices.ContainsFunc(ended.Results, func(r agent.CheckResult) bool { return r.State == agent.CheckLost })
 	if ended.Again = lost && s.Checking.Repeated < maxLost; ended.Again {
@@ -100,8 +100,8 @@ func (l *Loop) endChecks(ctx context.Context, s *agent.State) (told bool, err er
 	}
 	bodies := []agent.Body{ended}
 	if proof.SendBack(s, l.Checks.MaxSendBacks()) {
-		told = true
+		notified = true
 		bodies = append(bodies, &agent.Notice{Code: agent.CodeChecks, Text: proof.FailedChecks(s, l.Checks.MaxSendBacks())})
 	}
-	return told, l.rec.Record(ctx, bodies...)
+	return notified, l.rec.Record(ctx, bodies...)
 }

@@ -26,7 +26,7 @@ import (
 // opened is only reported and does not fail the run. Checks and the goal end
 // with the context limited, everything else with ctx.
 func (l *Loop) finish(limited, ctx context.Context) error {
-	if told, err := l.grind(limited); err != nil || told {
+	if notified, err := l.grind(limited); err != nil || notified {
 		return err
 	}
 	s := l.rec.Snapshot()
@@ -46,14 +46,14 @@ func (l *Loop) finish(limited, ctx context.Context) error {
 			return err
 		}
 	}
-	if told, err := l.check(limited); err != nil || told {
+	if notified, err := l.check(limited); err != nil || notified {
 		return err
 	}
-	told, failed, err := l.deliverAll(ctx, false)
-	if err == nil && !told && failed == nil {
-		told, err = l.judge(limited)
+	notified, failed, err := l.deliverAll(ctx, false)
+	if err == nil && !notified && failed == nil {
+		notified, err = l.judge(limited)
 	}
-	if err != nil || told {
+	if err != nil || notified {
 		return err
 	}
 	if err := l.requests.Propose(ctx); err != nil {
@@ -78,14 +78,14 @@ func (l *Loop) wrapUp(ctx context.Context, reason string, ended *agent.RunEnded)
 // deliverAll commits and pushes every repository as far as possible; failed is
 // the first error. told means that the model was asked to fix a push, so the
 // rest of finish must wait. last means that the model will not be asked again.
-func (l *Loop) deliverAll(ctx context.Context, last bool) (told bool, failed, err error) {
+func (l *Loop) deliverAll(ctx context.Context, last bool) (notified bool, failed, err error) {
 	if l.rec.Snapshot().Review != nil { // a reviewer delivers nothing but its findings
 		return false, nil, l.requests.PostReview(ctx, !last)
 	}
 	for n := range l.rec.Snapshot().Agent.Repos {
-		told, err := l.deliver(ctx, n, last)
+		notified, err := l.deliver(ctx, n, last)
 		switch {
-		case told:
+		case notified:
 			return true, failed, nil
 		case err == nil:
 		case errors.Is(err, remote.ErrLost), ctx.Err() != nil, fault.Of(err).Kind == fault.KindInternal:
@@ -100,7 +100,7 @@ func (l *Loop) deliverAll(ctx context.Context, last bool) (told bool, failed, er
 // commit commits uncommitted changes in the agent's n-th repository. told means
 // that git hooks refused and the model was asked to fix it; last means that the
 // model will not be asked again.
-func (l *Loop) commit(ctx context.Context, n int, last bool) (done remote.Delivered, told bool, err error) {
+func (l *Loop) commit(ctx context.Context, n int, last bool) (done remote.Delivered, notified bool, err error) {
 	s := l.rec.Snapshot()
 	privacy, err := l.privacy(ctx)
 	if err != nil {
@@ -110,11 +110,11 @@ func (l *Loop) commit(ctx context.Context, n int, last bool) (done remote.Delive
 	if privacy {
 		message = "Changes by Aloft agent " + s.Agent.ID
 	}
-	done, told, err = l.hooked(ctx, last, func(skipHooks bool) (remote.Delivered, error) {
+	done, notified, err = l.hooked(ctx, last, func(skipHooks bool) (remote.Delivered, error) {
 		return l.own.machine.Commit(ctx, n, message, skipHooks)
 	})
 	switch {
-	case told:
+	case notified:
 		return done, true, err
 	case err != nil:
 		return done, false, fmt.Errorf("commit: %w", err)
@@ -129,14 +129,14 @@ func (l *Loop) commit(ctx context.Context, n int, last bool) (done remote.Delive
 // there are several repositories, it pushes only those that the agent has
 // changed. told means that the push was refused and the model was asked to fix
 // it; last means that the model will not be asked again.
-func (l *Loop) deliver(ctx context.Context, n int, last bool) (told bool, err error) {
+func (l *Loop) deliver(ctx context.Context, n int, last bool) (notified bool, err error) {
 	s := l.rec.Snapshot()
 	url, was, several := s.Agent.Repos[n].URL, s.Checkout(n), len(s.Agent.Repos) > 1
 	var done remote.Delivered
 	if s.CheckedNow() && n < len(s.Checking.Commits) {
 		done.Commit = s.Checking.Commits[n].Commit
-	} else if done, told, err = l.commit(ctx, n, last); told || err != nil {
-		return told, err
+	} else if done, notified, err = l.commit(ctx, n, last); notified || err != nil {
+		return notified, err
 	}
 	if several && done.Commit == was.BaseCommit && !was.Pushed {
 		return false, nil
@@ -144,10 +144,10 @@ func (l *Loop) deliver(ctx context.Context, n int, last bool) (told bool, err er
 	if slices.Contains(s.Run.Branches, agent.Branch{RepoURL: url, Branch: was.Branch, Commit: done.Commit}) {
 		return false, nil // pushed before a crash
 	}
-	done, told, err = l.hooked(ctx, last, func(skipHooks bool) (remote.Delivered, error) {
+	done, notified, err = l.hooked(ctx, last, func(skipHooks bool) (remote.Delivered, error) {
 		return l.own.machine.Push(ctx, n, was.Branch, skipHooks)
 	})
-	if told {
+	if notified {
 		return true, err
 	}
 	if f := fault.Of(err); err != nil && f.Code == journal.SecretInPush && l.rec.Refusals() < maxRefusals {

@@ -17,7 +17,7 @@ import (
 // judge asks a second model whether the pushed work meets the run's goal, and
 // journals the verdict. If told is true, the goal is not met, judge has told
 // the agent's model what is missing, and the rest of finish must wait.
-func (l *Loop) judge(ctx context.Context) (told bool, err error) {
+func (l *Loop) judge(ctx context.Context) (notified bool, err error) {
 	s := l.rec.Snapshot()
 	if !proof.MustJudge(s) {
 		return false, nil
@@ -39,14 +39,14 @@ func (l *Loop) judge(ctx context.Context) (told bool, err error) {
 	judged.Verdict.Goal = s.Judging.Goal
 	bodies := []agent.Body{judged}
 	if !judged.Verdict.Met && judged.Verdict.Failure == "" && !s.Judging.Unchanged(s.Run.Branches) && s.Judging.SentBack < l.Checks.MaxSendBacks() {
-		told = true
+		notified = true
 		bodies = append(bodies, &agent.Notice{Code: agent.CodeGoal, Text: "Your work is pushed, but it does not meet the goal of this run yet.\n\nThe goal: " + s.Judging.Goal +
 			"\n\nWhat is missing, as another model judged by the diff and the checks: " + judged.Verdict.Missing +
 			"\n\nDo it, then end your turn. If it cannot be done, or the judgement is wrong, say so in your final message."})
 	}
 	last, cancel := journal.Outliving(ctx) // the verdict is already paid for
 	defer cancel()
-	return told, l.rec.Record(last, bodies...)
+	return notified, l.rec.Record(last, bodies...)
 }
 
 // verdict asks the model whether the goal is reached, and stores its answer in

@@ -10,7 +10,7 @@ import (
 // grind begins another round if the agent works in rounds, items of its todo
 // list are open, and the last round has closed one. If told is true, grind has
 // started a round, and the rest of finish must wait.
-func (l *Loop) grind(ctx context.Context) (told bool, err error) {
+func (l *Loop) grind(ctx context.Context) (notified bool, err error) {
 	s := l.rec.Snapshot()
 	open := agent.OpenTodos(s.Todos)
 	if !s.Grinding.On || len(open) == 0 || s.Mode == agent.ModePlan || !s.Grinding.Closed(open) {

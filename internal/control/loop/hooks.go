@@ -64,7 +64,7 @@ func (t *thread) before(ctx context.Context, c *agent.Call) (hook.Outcome, error
 	if server != nil && said.UpdatedInput != nil {
 		said.UpdatedInput = server.Changed(said.UpdatedInput)
 	}
-	return said, err
+	return outcome, err
 }
 
 // sandboxes reports whether a shell call will run in the sandbox, unless a hook
@@ -196,8 +196,8 @@ func (l *Loop) submit(ctx context.Context) error {
 	if err != nil || len(said.Ran) == 0 {
 		return err
 	}
-	if said.Stopped || said.Permission == hook.Deny {
-		return fault.Denied("a project hook refused the prompt: %s", strings.TrimSpace(said.UserMessage+" "+said.AgentMessage)).
+	if outcome.Stopped || outcome.Permission == hook.Deny {
+		return fault.Denied("a project hook refused the prompt: %s", strings.TrimSpace(outcome.UserMessage+" "+outcome.AgentMessage)).
 			Named("prompt_refused").Hint("check the project's hooks.json, or rephrase the prompt")
 	}
 	bodies := []agent.Body{&agent.Submitted{}}

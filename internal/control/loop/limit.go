@@ -125,10 +125,10 @@ func (l *Loop) keepWork(ctx context.Context, status agent.Status, f agent.Failur
 		if err := l.abandon(ctx); err != nil {
 			return err
 		}
-		switch told, failed, err := l.deliverAll(ctx, true); {
+		switch notified, failed, err := l.deliverAll(ctx, true); {
 		case err != nil:
 			return err
-		case told:
+		case notified:
 			f.Message += "; its branch was not pushed, because it contains a secret"
 		case failed != nil:
 			f.Message += "; its branch was not pushed: " + fault.Of(failed).Message

@@ -42,7 +42,7 @@ func TestParallelCallsWhenTheRunIsCancelled(t *testing.T) {
 		<-ctx.Done()
 		return tool.Failed("aborted"), nil
 	}
-	if run := r.ended(ctx); run.Status != agent.Cancelled {
+	if run := r.runToEnd(ctx); run.Status != agent.Cancelled {
 		t.Fatalf("%s, %+v", run.Status, run.Failure)
 	}
 	var told []string

@@ -167,7 +167,7 @@ func TestTheStoreStaysAway(t *testing.T) {
 					}
 					r.model.requests = nil
 					r.model.steps = []step{say("done")}
-					if run := r.ended(context.Background()); cause == loop.ErrStop && (run.Status != agent.Finished || !slices.Equal(results(r), []string{"ok"})) { //nolint:errorlint // the identical error value
+					if run := r.runToEnd(context.Background()); cause == loop.ErrStop && (run.Status != agent.Finished || !slices.Equal(results(r), []string{"ok"})) { //nolint:errorlint // the identical error value
 						t.Errorf("%s, %+v, results %q", run.Status, run.Failure, results(r))
 					}
 					if starts := slices.DeleteFunc(r.machine.asked, func(s string) bool { return s != "Shell" }); len(starts) != 1 {
@@ -208,7 +208,7 @@ func TestErrorsThatLeaveARunOpen(t *testing.T) {
 			if !c.open {
 				return
 			}
-			if run := r.ended(t.Context()); run.Status != agent.Finished {
+			if run := r.runToEnd(t.Context()); run.Status != agent.Finished {
 				t.Errorf("then it is %s, %+v", run.Status, run.Failure)
 			}
 		})
@@ -223,7 +223,7 @@ func TestErrorsThatLeaveARunOpen(t *testing.T) {
 		if run.Status.Ended() || !errors.Is(err, e) || readErr != nil {
 			t.Errorf("%v at a result: %s, %v, %v", e, run.Status, err, readErr)
 		}
-		if run := r.ended(t.Context()); run.Status != agent.Finished || !slices.Equal(results(r), []string{"ok"}) {
+		if run := r.runToEnd(t.Context()); run.Status != agent.Finished || !slices.Equal(results(r), []string{"ok"}) {
 			t.Errorf("then it is %s, %q", run.Status, results(r))
 		}
 	}

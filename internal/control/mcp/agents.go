@@ -291,20 +291,20 @@ func (g *Agents) Show(ctx context.Context, s *agent.State) ([]Shown, []mcp.LeftO
 	if err != nil {
 		return nil, nil, err
 	}
-	told := mcp.ParseTold(s.Servers)
+	listings := mcp.ParseTold(s.Servers)
 	out := make([]Shown, len(servers))
 	for i, server := range servers {
-		if out[i], err = g.show(ctx, s.Agent, server, told); err != nil {
+		if out[i], err = g.show(ctx, s.Agent, server, listings); err != nil {
 			return nil, nil, err
 		}
 	}
 	return out, left, nil
 }
 
-func (g *Agents) show(ctx context.Context, a agent.Agent, server mcp.Server, told []mcp.Listing) (Shown, error) {
+func (g *Agents) show(ctx context.Context, a agent.Agent, server mcp.Server, listings []mcp.Listing) (Shown, error) {
 	status, err := g.Servers.SignIn(ctx, server, userOf(a.UserID, repository(a), server))
 	out := Shown{Server: server, SignIn: status}
-	for _, l := range told {
+	for _, l := range listings {
 		if l.Server == server.Name && !(l.State == mcp.NeedsAuth && status == SignedIn) {
 			out.Listing = &l
 		}

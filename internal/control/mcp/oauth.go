@@ -256,8 +256,8 @@ func registerError(err error) error {
 	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return err
 	}
-	if said, ok := errors.AsType[*oauthex.ClientRegistrationError](err); ok {
-		return fmt.Errorf("its provider refused to register a client: %s", said.ErrorCode)
+	if refusal, ok := errors.AsType[*oauthex.ClientRegistrationError](err); ok {
+		return fmt.Errorf("its provider refused to register a client: %s", refusal.ErrorCode)
 	}
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		return fmt.Errorf("its provider refused to register a client: %w", u.Err)

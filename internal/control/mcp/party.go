@@ -239,8 +239,8 @@ func (p *Party) ask(ctx context.Context, server mcp.Server, acts bool, do func(c
 		case !again && !a.reached.Load() && ctx.Err() == nil:
 			continue // the server has not executed it
 		}
-		var said *saidNo
-		refused := a.unauthorized.Load() != nil || errors.As(err, &said)
+		var refusal *saidNo
+		refused := a.unauthorized.Load() != nil || errors.As(err, &refusal)
 		if acts && a.reached.Load() && !refused {
 			return &MayHaveRun{hide.String(err.Error())}
 		}

@@ -97,7 +97,7 @@ func TestDeathAtEveryStep(t *testing.T) {
 		w.forge.SayAtIssue(w.repo, n, "ada", "@aloft third")
 		f := &fuse{left: at}
 		w.desk = w.newDesk(mortalStore{w.store, f}, mortalAgents{w.agents, f}, mortalForge{w.forge, f})
-		if w.told(n, true, "ada", "@aloft first") == nil {
+		if w.deliver(n, true, "ada", "@aloft first") == nil {
 			for f.left >= 0 {
 				all, err := w.store.ClaimTopics(t.Context(), "a", time.Hour, 10)
 				if err != nil {
@@ -116,7 +116,7 @@ func TestDeathAtEveryStep(t *testing.T) {
 		if err := w.store.ReleaseTopics(t.Context(), "a"); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.told(n, true, "ada", "@aloft first"); err != nil {
+		if err := w.deliver(n, true, "ada", "@aloft first"); err != nil {
 			t.Fatal(err)
 		}
 		w.settle()

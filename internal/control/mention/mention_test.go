@@ -128,8 +128,8 @@ func (w *world) newDesk(s Store, a Agents, f forge.Forge) *Desk {
 	})
 }
 
-// told hands the desk an event about a comment.
-func (w *world) told(number int, issue bool, actor, text string) error {
+// deliver hands the desk an event about a comment.
+func (w *world) deliver(number int, issue bool, actor, text string) error {
 	return w.desk.Changed(w.t.Context(), inbound.Change{Repo: w.repo, Number: number, OnIssue: issue, Kind: inbound.Comment, Actor: actor, Text: text})
 }
 
@@ -137,7 +137,7 @@ func (w *world) told(number int, issue bool, actor, text string) error {
 func (w *world) ask(number int, author, text string) {
 	w.t.Helper()
 	w.forge.SayAtIssue(w.repo, number, author, text)
-	if err := w.told(number, true, author, text); err != nil {
+	if err := w.deliver(number, true, author, text); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -296,12 +296,12 @@ func TestWhoIsIgnored(t *testing.T) {
 	w.forge.SayAtIssue(w.repo, n, "renovate[bot]", "@aloft update")
 	w.forge.SayAtIssue(w.repo, n, fake.Login, "@aloft again\n"+forge.Mark("x"))
 	for actor, want := range map[string]string{"eve": "eve may not write to o/r", "renovate[bot]": "renovate[bot] is a bot"} {
-		err := w.told(n, true, actor, "@aloft do it")
+		err := w.deliver(n, true, actor, "@aloft do it")
 		if why, _ := errors.AsType[inbound.Ignored](err); string(why) != want {
 			t.Errorf("an event of %s: %v", actor, err)
 		}
 	}
-	if err := w.told(n, true, "ada", "@aloft forged"); err != nil { // the event is forged
+	if err := w.deliver(n, true, "ada", "@aloft forged"); err != nil { // the event is forged
 		t.Fatal(err)
 	}
 	w.settle()
@@ -365,7 +365,7 @@ func TestMentionOnAPullRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.forge.SayOn(w.repo, p.Number, "ada", "list.go", 12, "@aloft do check the length")
-	if err := w.told(p.Number, false, "ada", "@aloft do check the length"); err != nil {
+	if err := w.deliver(p.Number, false, "ada", "@aloft do check the length"); err != nil {
 		t.Fatal(err)
 	}
 	w.settle()
@@ -376,7 +376,7 @@ func TestMentionOnAPullRequest(t *testing.T) {
 		t.Errorf("shown: %q", got)
 	}
 	w.forge.Say(w.repo, p.Number, "ada", "@aloft [branch=x] rebase")
-	if err := w.told(p.Number, false, "ada", "@aloft [branch=x] rebase"); err != nil {
+	if err := w.deliver(p.Number, false, "ada", "@aloft [branch=x] rebase"); err != nil {
 		t.Fatal(err)
 	}
 	w.settle()
@@ -392,10 +392,10 @@ func TestMentionOnAPullRequest(t *testing.T) {
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.told(44, false, "ada", "@aloft do it"); err != nil || len(w.passed) != 1 {
+	if err := w.deliver(44, false, "ada", "@aloft do it"); err != nil || len(w.passed) != 1 {
 		t.Errorf("%v, passed on %+v", err, w.passed)
 	}
-	if err := w.told(n404, true, "ada", "no mention"); err != nil || len(w.passed) != 2 {
+	if err := w.deliver(n404, true, "ada", "no mention"); err != nil || len(w.passed) != 2 {
 		t.Errorf("%v, passed on %+v", err, w.passed)
 	}
 }
@@ -410,7 +410,7 @@ func TestDuplicates(t *testing.T) {
 	w.forge.SayAtIssue(w.repo, n, "ada", "@aloft second")
 	for range 3 { // the event of the second comment comes first
 		for _, text := range []string{"@aloft second", "@aloft first"} {
-			if err := w.told(n, true, "ada", text); err != nil {
+			if err := w.deliver(n, true, "ada", text); err != nil {
 				t.Fatal(err)
 			}
 			w.settle()
@@ -477,7 +477,7 @@ func TestPolling(t *testing.T) {
 	}
 	w.poll(start())
 	w.forge.SayAtIssue(w.repo, n, "ada", "@aloft add a test")
-	if err := w.told(n, true, "ada", "@aloft add a test"); err != nil { // an event comes, too
+	if err := w.deliver(n, true, "ada", "@aloft add a test"); err != nil { // an event comes, too
 		t.Fatal(err)
 	}
 	w.poll(of)

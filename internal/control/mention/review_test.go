@@ -42,7 +42,7 @@ func TestReviewByMention(t *testing.T) {
 			say := func(author, text string) {
 				t.Helper()
 				w.forge.Say(w.repo, p.Number, author, text)
-				_ = w.told(p.Number, false, author, text) // of strangers it is refused
+				_ = w.deliver(p.Number, false, author, text) // of strangers it is refused
 				w.settle()
 			}
 			say("ada", "@aloft review the parser [model=big]\nIt has "+secret+".")
@@ -84,7 +84,7 @@ func TestRefusedReview(t *testing.T) {
 	w.agents.refuse = fault.Denied("in privacy mode, the server posts no reviews").Hint("use the CLI")
 	for _, author := range []string{"ada", "bo"} {
 		w.forge.Say(w.repo, p.Number, author, "@aloft review")
-		if err := w.told(p.Number, false, author, "@aloft review"); err != nil {
+		if err := w.deliver(p.Number, false, author, "@aloft review"); err != nil {
 			t.Fatal(err)
 		}
 		w.settle()
@@ -103,7 +103,7 @@ func TestReviewDiesAtEveryStep(t *testing.T) {
 		w.forge.Say(w.repo, p.Number, "ada", "@aloft review")
 		f := &fuse{left: at}
 		w.desk = w.newDesk(mortalStore{w.store, f}, mortalAgents{w.agents, f}, mortalForge{w.forge, f})
-		_ = w.told(p.Number, false, "ada", "@aloft review") // fails if the server is dead
+		_ = w.deliver(p.Number, false, "ada", "@aloft review") // fails if the server is dead
 		for range 5 {
 			all, err := w.store.ClaimTopics(t.Context(), "a", time.Hour, 10)
 			if err != nil {
@@ -117,7 +117,7 @@ func TestReviewDiesAtEveryStep(t *testing.T) {
 		if err := w.store.ReleaseTopics(t.Context(), "a"); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.told(p.Number, false, "ada", "@aloft review"); err != nil {
+		if err := w.deliver(p.Number, false, "ada", "@aloft review"); err != nil {
 			t.Fatal(err)
 		}
 		w.settle()

@@ -35,11 +35,11 @@ func (d *Desk) show(ctx context.Context, p place) (wait time.Duration, err error
 		return wait, nil
 	}
 	if t.CommentID == "" {
-		said, err := p.comments(ctx)
+		comments, err := p.comments(ctx)
 		if err != nil {
 			return 0, err
 		}
-		at := slices.IndexFunc(said, func(c forge.Comment) bool { return strings.Contains(c.Body, mark) })
+		at := slices.IndexFunc(comments, func(c forge.Comment) bool { return strings.Contains(c.Body, mark) })
 		if at < 0 {
 			c, err := p.say(ctx, text)
 			if err != nil {
@@ -48,7 +48,7 @@ func (d *Desk) show(ctx context.Context, p place) (wait time.Duration, err error
 			t.CommentID, t.Shown = c.ID, hash
 			return wait, nil
 		}
-		t.CommentID = said[at].ID
+		t.CommentID = comments[at].ID
 	}
 	err = p.issues.EditComment(ctx, p.repo, forge.Topic{Number: t.Number, Issue: t.Issue}, t.CommentID, text)
 	if fault.Is(err, fault.KindNotFound) { // somebody has deleted it: say it anew
@@ -136,8 +136,8 @@ func (d *Desk) stateOf(ctx context.Context, a agent.Agent) (text string, wait ti
 			text += "\n\nPull request: " + p.URL
 		}
 	}
-	if said := strings.TrimSpace(run.Result); run.Status == agent.Finished && shown && said != "" {
-		text += "\n\n" + forge.Cut(said, maxResult)
+	if result := strings.TrimSpace(run.Result); run.Status == agent.Finished && shown && result != "" {
+		text += "\n\n" + forge.Cut(result, maxResult)
 	}
 	return text, d.active(run.EndedAt), nil
 }

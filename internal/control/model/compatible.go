@@ -70,17 +70,17 @@ func compatibleBlock(provider, name string, b conversation.Block) (conversation.
 // WithoutThinking returns req without the reasoning in its messages, and
 // whether it had any. It does not modify req.
 func WithoutThinking(provider string, req Request) (Request, bool) {
-	had := false
+	found := false
 	out := make([]conversation.Message, 0, len(req.Messages))
 	for _, m := range req.Messages {
 		m.Blocks = slices.DeleteFunc(slices.Clone(m.Blocks), func(b conversation.Block) bool { return b.Thinking != nil })
 		out = append(out, m)
 	}
 	for i, m := range out {
-		had = had || len(m.Blocks) < len(req.Messages[i].Blocks)
+		found = found || len(m.Blocks) < len(req.Messages[i].Blocks)
 	}
 	req.Messages, req.Cache = Compatible(provider, "", out), nil // the cache is for other messages
-	return req, had
+	return req, found
 }
 
 // Stream returns the events of one reply, which ask yields. It asks once more without

@@ -12,7 +12,7 @@ import (
 	"aloft/internal/tool"
 )
 
-func said(role conversation.Role, blocks ...conversation.Block) conversation.Message {
+func message(role conversation.Role, blocks ...conversation.Block) conversation.Message {
 	return conversation.Message{Role: role, Blocks: blocks}
 }
 
@@ -78,7 +78,7 @@ func TestCompatibleMendsIdsArgumentsAndText(t *testing.T) {
 		said(user, result(long))}
 	got := Compatible("x", "m", in)
 	c, r := got[1].Blocks[0].Call, got[2].Blocks[0].Result
-	if c.ID != r.CallID || !isWord(c.ID, longestID) || c.ID == Compatible("x", "m", []conversation.Message{said(assistant, call(long+"y"))})[0].Blocks[0].Call.ID {
+	if c.ID != r.CallID || !isWord(c.ID, longestID) || c.ID == Compatible("x", "m", []conversation.Message{message(assistant, call(long+"y"))})[0].Blocks[0].Call.ID {
 		t.Errorf("ids %q, %q", c.ID, r.CallID)
 	}
 	if string(c.Args) != `{"invalid_arguments":"{\"pa"}` {
@@ -120,7 +120,7 @@ func TestCompatibleSettles(t *testing.T) {
 		rapid.Just(conversation.Block{Image: &conversation.Image{MediaType: "image/png", Data: []byte("x")}}),
 	)
 	message := rapid.Custom(func(t *rapid.T) conversation.Message {
-		return said(rapid.SampledFrom([]conversation.Role{user, assistant}).Draw(t, "role"), rapid.SliceOfN(block, 0, 4).Draw(t, "blocks")...)
+		return message(rapid.SampledFrom([]conversation.Role{user, assistant}).Draw(t, "role"), rapid.SliceOfN(block, 0, 4).Draw(t, "blocks")...)
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		in := rapid.SliceOfN(message, 0, 8).Draw(t, "messages")

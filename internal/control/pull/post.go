@@ -82,8 +82,8 @@ func (d *Desk) ComposeReview(ctx context.Context, s *agent.State, complete bool)
 	if !complete {
 		b.WriteString(" The review ended before it was complete.")
 	}
-	if said := strings.TrimSpace(s.LastWords()); said != "" {
-		b.WriteString("\n\n" + cut(said, maxReviewWords))
+	if summary := strings.TrimSpace(s.LastWords()); summary != "" {
+		b.WriteString("\n\n" + cut(summary, maxReviewWords))
 	}
 	for _, e := range of.Earlier {
 		if slices.Contains(s.Fixed, e.ID) {

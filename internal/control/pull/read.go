@@ -146,11 +146,11 @@ func (d *Desk) remarks(ctx context.Context, f forge.Forge, r forge.Repo, p agent
 		if !ok {
 			return nil, unable(r, "comments")
 		}
-		said, err := discussion.Comments(ctx, r, number)
+		comments, err := discussion.Comments(ctx, r, number)
 		if err != nil {
 			return nil, err
 		}
-		for _, c := range said {
+		for _, c := range comments {
 			if c.Path == "" && !strings.HasPrefix(c.ID, "review-") { // the others are read with threads and reviews
 				all = append(all, remark(c))
 			}

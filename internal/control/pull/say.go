@@ -59,7 +59,7 @@ func (d *Desk) Compose(ctx context.Context, s *agent.State, p agent.PullRequest,
 // Say adds the journaled comment to a pull request of the agent, or to one of
 // its threads, and returns its address. again reports that an earlier call may have sent it: then Say
 // looks for its key first, and never adds it twice. The error is a fault.
-func (d *Desk) Say(ctx context.Context, a agent.Agent, p agent.PullRequest, said agent.PullRequestSaid, again bool) (url string, err error) {
+func (d *Desk) Say(ctx context.Context, a agent.Agent, p agent.PullRequest, comment agent.PullRequestSaid, again bool) (url string, err error) {
 	f, r, err := d.forgeFor(a.Pull, p.RepoURL)
 	if err != nil {
 		return "", err
@@ -68,22 +68,22 @@ func (d *Desk) Say(ctx context.Context, a agent.Agent, p agent.PullRequest, said
 	err = retry(ctx, waits, func() (err error) {
 		if again {
 			var found bool
-			if c, found, err = find(ctx, f, r, p, said); err != nil || found {
+			if c, found, err = find(ctx, f, r, p, comment); err != nil || found {
 				return err
 			}
 		}
 		again = true // an error does not tell whether the host has added it
-		c, err = send(ctx, f, r, p, said)
+		c, err = send(ctx, f, r, p, comment)
 		return err
 	})
 	return c.URL, err
 }
 
-func send(ctx context.Context, f forge.Forge, r forge.Repo, p agent.PullRequest, said agent.PullRequestSaid) (forge.Comment, error) {
-	body := said.Body + "\n" + forge.Mark("comment "+said.Key)
-	if said.ThreadID != "" {
+func send(ctx context.Context, f forge.Forge, r forge.Repo, p agent.PullRequest, comment agent.PullRequestSaid) (forge.Comment, error) {
+	body := comment.Body + "\n" + forge.Mark("comment "+comment.Key)
+	if comment.ThreadID != "" {
 		if reviewed, ok := f.(forge.Reviewed); ok {
-			return reviewed.Reply(ctx, r, int(p.Number), said.ThreadID, body)
+			return reviewed.Reply(ctx, r, int(p.Number), comment.ThreadID, body)
 		}
 	} else if discussion, ok := f.(forge.Discussion); ok {
 		return discussion.Comment(ctx, r, int(p.Number), body)
@@ -92,10 +92,10 @@ func send(ctx context.Context, f forge.Forge, r forge.Repo, p agent.PullRequest,
 }
 
 // find returns the comment with the key, if the host has it.
-func find(ctx context.Context, f forge.Forge, r forge.Repo, p agent.PullRequest, said agent.PullRequestSaid) (forge.Comment, bool, error) {
+func find(ctx context.Context, f forge.Forge, r forge.Repo, p agent.PullRequest, comment agent.PullRequestSaid) (forge.Comment, bool, error) {
 	var all []forge.Comment
 	var err error
-	if said.ThreadID != "" {
+	if comment.ThreadID != "" {
 		if reviewed, ok := f.(forge.Reviewed); ok {
 			var threads []forge.Thread
 			threads, err = reviewed.Threads(ctx, r, int(p.Number))
@@ -107,7 +107,7 @@ func find(ctx context.Context, f forge.Forge, r forge.Repo, p agent.PullRequest,
 		all, err = discussion.Comments(ctx, r, int(p.Number))
 	}
 	for _, c := range all {
-		if strings.Contains(c.Body, forge.Mark("comment "+said.Key)) {
+		if strings.Contains(c.Body, forge.Mark("comment "+comment.Key)) {
 			return c, true, nil
 		}
 	}

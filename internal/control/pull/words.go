@@ -49,10 +49,10 @@ type Source struct {
 // inserted into the project's template.
 func Compose(s Source) Words {
 	var b strings.Builder
-	said := cut(strings.TrimSpace(s.Said), maxSaid)
+	summary := cut(strings.TrimSpace(s.Said), maxSaid)
 	switch {
-	case said != "":
-		b.WriteString(said)
+	case summary != "":
+		b.WriteString(summary)
 	case len(s.Commits) == 1:
 		b.WriteString(strings.TrimSpace(s.Commits[0].Body))
 	}

@@ -24,14 +24,14 @@ func TestEnvironmentGoneIsToldOnce(t *testing.T) {
 	intact := s.Fleet.Environments.(environments)
 	id := s.agent()
 	s.run()
-	at, _ := s.ended(id, 0)
+	at, _ := s.waitForEnd(id, 0)
 	s.idle(id)
 	s.Fleet.Environments = deleted{intact}
 	for range 2 {
 		s.prompt(id)
 		s.Wake(id)
 		var end *agent.RunEnded
-		if at, end = s.ended(id, at); end.Status != agent.Finished {
+		if at, end = s.waitForEnd(id, at); end.Status != agent.Finished {
 			t.Errorf("the run ended with %+v", end)
 		}
 		s.idle(id)

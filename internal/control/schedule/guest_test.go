@@ -78,8 +78,8 @@ func (g *guests) note(format string, args ...any) {
 	g.did = append(g.did, fmt.Sprintf(format, args...))
 }
 
-// done returns the actions of the machines since the last call.
-func (g *guests) done() []string {
+// doneCalls returns the actions of the machines since the last call.
+func (g *guests) doneCalls() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	did := g.did
@@ -374,8 +374,8 @@ func (s *site) until(id string, after int64, want func(agent.Event) bool) int64 
 	}
 }
 
-// ended waits for the end of a run.
-func (s *site) ended(id string, after int64) (int64, *agent.RunEnded) {
+// waitForEnd waits for the end of a run.
+func (s *site) waitForEnd(id string, after int64) (int64, *agent.RunEnded) {
 	s.t.Helper()
 	var end *agent.RunEnded
 	at := s.until(id, after, func(e agent.Event) (ok bool) { end, ok = e.Body.(*agent.RunEnded); return ok })

@@ -117,7 +117,7 @@ func TestHostileAnswers(t *testing.T) {
 			s.guests.evil = evil{exec: answering(tt.say)}
 			id := s.agent()
 			s.run()
-			if _, end := s.ended(id, 0); end.Status != agent.Finished {
+			if _, end := s.waitForEnd(id, 0); end.Status != agent.Finished {
 				t.Errorf("the run ended as %s: %+v", end.Status, end.Failure)
 			}
 			results := s.results(id)

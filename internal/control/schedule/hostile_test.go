@@ -126,7 +126,7 @@ func TestHostileMachines(t *testing.T) {
 			s.guests.evil = tt.evil
 			id := s.agent()
 			s.run()
-			_, end := s.ended(id, 0)
+			_, end := s.waitForEnd(id, 0)
 			code := ""
 			if end.Failure != nil {
 				code = end.Failure.Code
@@ -140,7 +140,7 @@ func TestHostileMachines(t *testing.T) {
 			s.guests.honest()
 			honest := s.agent()
 			s.Wake(honest)
-			if _, end := s.ended(honest, 0); end.Status != agent.Finished {
+			if _, end := s.waitForEnd(honest, 0); end.Status != agent.Finished {
 				t.Errorf("an honest machine's run ended as %s, %+v", end.Status, end.Failure)
 			}
 		})

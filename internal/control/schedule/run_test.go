@@ -21,7 +21,7 @@ var started = []string{"boot", "run service up", "terminal web"}
 
 func (s *site) want(did ...string) {
 	s.t.Helper()
-	if got := s.guests.done(); !slices.Equal(got, did) {
+	if got := s.guests.doneCalls(); !slices.Equal(got, did) {
 		s.t.Errorf("the machines did %q, want %q", got, did)
 	}
 }
@@ -32,7 +32,7 @@ func TestRunWorksOpenRuns(t *testing.T) {
 	s := newSite(t)
 	id := s.agent()
 	s.run()
-	at, end := s.ended(id, 0)
+	at, end := s.waitForEnd(id, 0)
 	if end.Status != agent.Finished || end.Result != "done" {
 		t.Fatalf("ended %+v, %+v", end, end.Failure)
 	}
@@ -43,7 +43,7 @@ func TestRunWorksOpenRuns(t *testing.T) {
 	made := s.machines()
 	s.prompt(id)
 	s.Wake(id)
-	if _, end = s.ended(id, at); end.Status != agent.Finished {
+	if _, end = s.waitForEnd(id, at); end.Status != agent.Finished {
 		t.Errorf("the second run ended %+v", end)
 	}
 	s.want()
@@ -58,11 +58,11 @@ func TestUpgrade(t *testing.T) {
 	s := newSite(t)
 	id := s.agent()
 	s.run()
-	at, end := s.ended(id, 0)
+	at, end := s.waitForEnd(id, 0)
 	if end.Status != agent.Finished {
 		t.Fatalf("ended %+v, %+v", end, end.Failure)
 	}
-	s.guests.done()
+	s.guests.doneCalls()
 	made := s.machines()
 	s.guests.mu.Lock()
 	s.guests.evil.digest = func(boot string) string {
@@ -74,10 +74,10 @@ func TestUpgrade(t *testing.T) {
 	s.guests.mu.Unlock()
 	s.prompt(id)
 	s.Wake(id)
-	if _, end = s.ended(id, at); end.Status != agent.Finished {
+	if _, end = s.waitForEnd(id, at); end.Status != agent.Finished {
 		t.Errorf("the run after the upgrade ended %+v, %+v", end, end.Failure)
 	}
-	if did := s.guests.done(); len(did) == 0 {
+	if did := s.guests.doneCalls(); len(did) == 0 {
 		t.Error("the machine did not boot again")
 	}
 	if got := s.machines(); !slices.Equal(got, made) {
@@ -111,7 +111,7 @@ func TestRunIsLeftToAnotherServer(t *testing.T) {
 	other := New(work)
 	s.ask, s.Scheduler = nil, other
 	s.run()
-	if _, end := s.ended(id, 0); end.Status != agent.Finished {
+	if _, end := s.waitForEnd(id, 0); end.Status != agent.Finished {
 		t.Errorf("ended %+v", end)
 	}
 	s.want()
@@ -138,7 +138,7 @@ func TestWakeCancels(t *testing.T) {
 	}
 	s.append(store.Append{AgentID: id, Events: []agent.Event{{RunID: a.LatestRunID, Body: &agent.CancelAsked{Reason: "a person"}}}})
 	s.Wake(id)
-	if _, end := s.ended(id, 0); end.Status != agent.Cancelled {
+	if _, end := s.waitForEnd(id, 0); end.Status != agent.Cancelled {
 		t.Errorf("ended %+v", end)
 	}
 }
@@ -164,7 +164,7 @@ func TestRemove(t *testing.T) {
 	if err := s.Fleet.Remove(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	if _, end := s.ended(id, 0); end.Status != agent.Cancelled {
+	if _, end := s.waitForEnd(id, 0); end.Status != agent.Cancelled {
 		t.Errorf("ended %+v", end)
 	}
 	if got := s.machines(); !slices.Equal(got, []string{other}) {
@@ -292,7 +292,7 @@ func TestVisitorStartsTheEnvironment(t *testing.T) {
 	s := newSite(t)
 	id := s.agent()
 	s.start(t.Context(), id)
-	at, _ := s.ended(id, 0)
+	at, _ := s.waitForEnd(id, 0)
 	s.idle(id)
 	s.want(started...)
 	m, err := s.Fleet.Runtime.Open(t.Context(), s.machines()[0])
@@ -316,7 +316,7 @@ func TestVisitorStartsTheEnvironment(t *testing.T) {
 	}
 	s.prompt(id)
 	s.start(t.Context(), id)
-	if _, end := s.ended(id, at); end.Status != agent.Finished {
+	if _, end := s.waitForEnd(id, at); end.Status != agent.Finished {
 		t.Errorf("ended %+v", end)
 	}
 	s.idle(id)

@@ -111,20 +111,20 @@ func plan(d *json.Decoder) (agent.Approval, error) {
 }
 
 // Answer returns the result of a call that was a question to a person.
-func Answer(q agent.Approval, said agent.ApprovalAnswered) tool.Result {
+func Answer(q agent.Approval, answer agent.ApprovalAnswered) tool.Result {
 	output := map[string]any{"planId": q.ID}
 	text := "The user approved the plan: carry it out now."
 	switch {
-	case q.Tool == agent.PlanTool && said.Decision.Allows():
-	case q.Tool == agent.PlanTool && said.UserID == 0:
+	case q.Tool == agent.PlanTool && answer.Decision.Allows():
+	case q.Tool == agent.PlanTool && answer.UserID == 0:
 		return tool.Failed("Nobody answered in time about the plan: stop here. The user can continue later.")
-	case q.Tool == agent.PlanTool && said.Message == "":
+	case q.Tool == agent.PlanTool && answer.Message == "":
 		return tool.Failed("The user did not approve the plan.")
 	case q.Tool == agent.PlanTool:
-		return tool.Failed("The user did not approve the plan, and says: %s", said.Message)
+		return tool.Failed("The user did not approve the plan, and says: %s", answer.Message)
 	default:
-		output = map[string]any{"answers": append([]agent.Answer{}, said.Answers...)}
-		text = answers(q, said)
+		output = map[string]any{"answers": append([]agent.Answer{}, answer.Answers...)}
+		text = answers(q, answer)
 	}
 	raw, err := json.Marshal(map[string]any{"success": output})
 	if err != nil {
@@ -135,37 +135,37 @@ func Answer(q agent.Approval, said agent.ApprovalAnswered) tool.Result {
 
 const decide = "decide yourself, and say in the end what you decided"
 
-func answers(q agent.Approval, said agent.ApprovalAnswered) string {
+func answers(q agent.Approval, answer agent.ApprovalAnswered) string {
 	switch {
-	case said.Decision == agent.Answered:
-	case said.UserID == 0:
+	case answer.Decision == agent.Answered:
+	case answer.UserID == 0:
 		return "Nobody answered in time: " + decide + "."
-	case said.Message != "":
-		return "The user does not answer, and says: " + said.Message
+	case answer.Message != "":
+		return "The user does not answer, and says: " + answer.Message
 	default:
 		return "The user leaves it to you: " + decide + "."
 	}
 	var b strings.Builder
 	for _, one := range q.Questions {
 		fmt.Fprintf(&b, "%s\n", one.Prompt)
-		i := slices.IndexFunc(said.Answers, func(a agent.Answer) bool { return a.QuestionID == one.ID })
+		i := slices.IndexFunc(answer.Answers, func(a agent.Answer) bool { return a.QuestionID == one.ID })
 		if i < 0 {
-			if said.Message == "" {
+			if answer.Message == "" {
 				b.WriteString("  (no answer: " + decide + ")\n")
 			}
 			continue
 		}
 		for _, o := range one.Options {
-			if slices.Contains(said.Answers[i].OptionIDs, o.ID) {
+			if slices.Contains(answer.Answers[i].OptionIDs, o.ID) {
 				fmt.Fprintf(&b, "- %s: %s\n", o.ID, o.Label)
 			}
 		}
-		if words := said.Answers[i].Text; words != "" {
+		if words := answer.Answers[i].Text; words != "" {
 			fmt.Fprintf(&b, "In the user's words: %s\n", words)
 		}
 	}
-	if said.Message != "" {
-		fmt.Fprintf(&b, "The user says: %s\n", said.Message)
+	if answer.Message != "" {
+		fmt.Fprintf(&b, "The user says: %s\n", answer.Message)
 	}
 	return b.String()
 }

@@ -236,8 +236,8 @@ func (p *projector) replied(b *agent.TurnReplied, at time.Time) []frame {
 // sent; it may begin with an aborted reply that whole does not contain. So the
 // part to skip is the longest prefix of whole that is a suffix of told, found
 // with Knuth-Morris-Pratt because a model may repeat itself.
-func untold(told, whole string) string {
-	if rest, ok := strings.CutPrefix(whole, told); ok {
+func untold(sentText, whole string) string {
+	if rest, ok := strings.CutPrefix(whole, sentText); ok {
 		return rest
 	}
 	if whole == "" {
@@ -254,11 +254,11 @@ func untold(told, whole string) string {
 		fall[i+1] = n
 	}
 	n := 0
-	for i := range len(told) {
-		for n > 0 && (n == len(whole) || told[i] != whole[n]) {
+	for i := range len(sentText) {
+		for n > 0 && (n == len(whole) || sentText[i] != whole[n]) {
 			n = fall[n]
 		}
-		if told[i] == whole[n] {
+		if sentText[i] == whole[n] {
 			n++
 		}
 	}

@@ -155,10 +155,10 @@ const builtLine = "Successfully built "
 // follow passes on the output of a build and returns the id of the image.
 func follow(ctx context.Context, r io.Reader, out func(line string)) (id string, err error) {
 	var steps dockerfile.Steps
-	said, w := io.Pipe()
+	output, w := io.Pipe()
 	lines := make(chan error, 1)
 	go func() {
-		lines <- dockerfile.Lines(said, func(line string) {
+		lines <- dockerfile.Lines(output, func(line string) {
 			if strings.Contains(line, "can't raise ambient capability") {
 				return // RUN steps have the capabilities all the same
 			}
@@ -254,16 +254,16 @@ func (e *Engine) do(ctx context.Context, method, path string, body io.Reader, he
 	if resp.StatusCode < http.StatusBadRequest {
 		return resp, nil
 	}
-	var said struct{ Message, Cause string }
+	var failure struct{ Message, Cause string }
 	data, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	_ = resp.Body.Close()
-	if json.Unmarshal(data, &said) != nil || said.Message == "" {
-		said.Message = strings.TrimSpace(resp.Status + " " + string(data))
+	if json.Unmarshal(data, &failure) != nil || failure.Message == "" {
+		failure.Message = strings.TrimSpace(resp.Status + " " + string(data))
 	}
 	if method == http.MethodPost && resp.StatusCode != http.StatusNotFound {
-		return nil, &dockerfile.Failure{Why: said.Message} // the build could not even start
+		return nil, &dockerfile.Failure{Why: failure.Message} // the build could not even start
 	}
-	return nil, fmt.Errorf("docker: %s", said.Message)
+	return nil, fmt.Errorf("docker: %s", failure.Message)
 }
 
 // registryConfig returns the header with the credentials of a config.json.

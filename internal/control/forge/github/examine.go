@@ -24,8 +24,8 @@ func (f *Forge) Examine(ctx context.Context, r forge.Repo) (forge.Grant, error) 
 		return forge.Grant{}, err
 	}
 	g := forge.Grant{Login: forge.Line(v.Login, 100)}
-	list, told := header["X-Oauth-Scopes"]
-	if g.Told = told; told {
+	list, present := header["X-Oauth-Scopes"]
+	if g.Told = present; present {
 		scopes := strings.FieldsFunc(strings.Join(list, ","), func(r rune) bool { return r == ',' || r == ' ' })
 		if !slices.Contains(scopes, "repo") {
 			g.Lacks = []string{"repo"}

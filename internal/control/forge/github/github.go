@@ -73,9 +73,9 @@ func messageOf(body []byte) string {
 		Errors  []json.RawMessage
 	}
 	_ = json.Unmarshal(body, &v) // missing fields stay empty
-	said := []string{}
+	reasons := []string{}
 	if v.Message != "" {
-		said = append(said, v.Message)
+		reasons = append(reasons, v.Message)
 	}
 	for _, raw := range v.Errors {
 		var text string
@@ -88,9 +88,9 @@ func messageOf(body []byte) string {
 		default:
 			text = e.Field + " is " + e.Code
 		}
-		said = append(said, text)
+		reasons = append(reasons, text)
 	}
-	return strings.Join(said, ": ")
+	return strings.Join(reasons, ": ")
 }
 
 type user struct{ Login string }

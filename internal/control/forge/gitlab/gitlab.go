@@ -60,12 +60,12 @@ func messageOf(body []byte) string {
 		case json.Unmarshal(raw, &list) == nil:
 			return strings.Join(list, "; ")
 		case json.Unmarshal(raw, &fields) == nil:
-			var said []string
+			var reasons []string
 			for name, problems := range fields {
-				said = append(said, name+" "+strings.Join(problems, ", "))
+				reasons = append(reasons, name+" "+strings.Join(problems, ", "))
 			}
-			slices.Sort(said)
-			return strings.Join(said, "; ")
+			slices.Sort(reasons)
+			return strings.Join(reasons, "; ")
 		}
 	}
 	return ""

@@ -115,13 +115,13 @@ func Build(ctx context.Context, dir string, o Options, out func(line string)) (e
 	// Send SIGTERM, so that mmdebstrap unmounts its mounts.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 30 * time.Second
-	said, w := io.Pipe()
+	output, w := io.Pipe()
 	cmd.Stdout, cmd.Stderr = w, w
 	last := make(chan string)
 	damaged := false
 	go func() {
 		text := ""
-		lines := bufio.NewScanner(said)
+		lines := bufio.NewScanner(output)
 		lines.Buffer(nil, 1<<20)
 		for lines.Scan() {
 			if s := strings.TrimSpace(lines.Text()); s != "" {
@@ -132,7 +132,7 @@ func Build(ctx context.Context, dir string, o Options, out func(line string)) (e
 				out(s)
 			}
 		}
-		_, _ = io.Copy(io.Discard, said)
+		_, _ = io.Copy(io.Discard, output)
 		last <- text
 	}()
 	err = cmd.Run()

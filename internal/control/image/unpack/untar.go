@@ -259,14 +259,14 @@ func (u *unpacker) whiteout(dir, base string) error {
 		u.marks.add(dir, opaque)
 		return nil
 	}
-	gone := strings.TrimPrefix(base, whiteoutPrefix)
-	if strings.HasPrefix(base, whiteoutMeta) || gone == "" || gone == "." || gone == ".." {
+	hidden := strings.TrimPrefix(base, whiteoutPrefix)
+	if strings.HasPrefix(base, whiteoutMeta) || hidden == "" || hidden == "." || hidden == ".." {
 		return nil // metadata of another union file system
 	}
-	if err := u.clear(path.Join(dir, gone), false); err != nil {
+	if err := u.clear(path.Join(dir, hidden), false); err != nil {
 		return err
 	}
-	return u.putWhiteout(dir, gone)
+	return u.putWhiteout(dir, hidden)
 }
 
 func (u *unpacker) putWhiteout(dir, name string) error {

@@ -108,7 +108,7 @@ func Attachments(messages []conversation.Message) []any {
 func Refusal(said hook.Outcome) string {
 	words := strings.TrimSpace(said.AgentMessage)
 	if words == "" {
-		words = strings.TrimSpace(said.UserMessage)
+		words = strings.TrimSpace(outcome.UserMessage)
 	}
 	if words == "" {
 		return "Not run: a project hook denied it."

@@ -111,23 +111,23 @@ func (r *Requests) say(ctx context.Context, callID string, in pullArgs, p agent.
 	if r.HoldsSecret(s, in.Body) {
 		return "", fault.Invalid("body contains a secret, so it was not sent: write it without the secret")
 	}
-	var said agent.PullRequestSaid
+	var comment agent.PullRequestSaid
 	known, _ := r.Recorder.Call(callID)
 	again := known.Said != nil
 	if again {
-		said = *known.Said
+		comment = *known.Said
 	} else {
 		var err error
-		if said, err = r.Pulls.Compose(ctx, s, p, callID, in.ThreadID, in.Body); err != nil {
+		if comment, err = r.Pulls.Compose(ctx, s, p, callID, in.ThreadID, in.Body); err != nil {
 			return "", err
 		}
-		if err := r.Recorder.Record(ctx, &said); err != nil {
+		if err := r.Recorder.Record(ctx, &comment); err != nil {
 			return "", err
 		}
 	}
 	within, cancel := context.WithTimeout(ctx, proposeWithin)
 	defer cancel()
-	url, err := r.Pulls.Say(within, s.Agent, p, said, again)
+	url, err := r.Pulls.Say(within, s.Agent, p, comment, again)
 	if err != nil {
 		return "", err
 	}

@@ -41,7 +41,7 @@ type Pulls interface {
 	Compose(ctx context.Context, s *agent.State, p agent.PullRequest, callID, threadID, body string) (agent.PullRequestSaid, error)
 	// Say adds a comment, and returns its address. again reports that an earlier
 	// call may have added it; it is never added twice.
-	Say(ctx context.Context, a agent.Agent, p agent.PullRequest, said agent.PullRequestSaid, again bool) (url string, err error)
+	Say(ctx context.Context, a agent.Agent, p agent.PullRequest, comment agent.PullRequestSaid, again bool) (url string, err error)
 	// Resolve marks a review thread as resolved. It is idempotent.
 	Resolve(ctx context.Context, a agent.Agent, p agent.PullRequest, threadID string) error
 	// ComposeReview returns the review to post for the findings that were not posted

@@ -54,15 +54,15 @@ func (b *Book) PlaceSkills(ctx context.Context, a agent.Agent, m Writer) error {
 		}
 		sum := sha256.Sum256(args)
 		c := conversation.ToolCall{ID: "skill_" + hex.EncodeToString(sum[:12]), Name: "Write", Args: args}
-		said, _, err := m.Call(ctx, c, func(remote.Delta) {})
+		result, _, err := m.Call(ctx, c, func(remote.Delta) {})
 		if err == nil {
 			err = m.Ack(ctx, c.ID)
 		}
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
 		}
-		if err != nil || said.Error {
-			b.Log.Warn("a skill could not be written", "skill", r.Name(), "said", said.Text, "error", err)
+		if err != nil || result.Error {
+			b.Log.Warn("a skill could not be written", "skill", r.Name(), "said", result.Text, "error", err)
 		}
 	}
 	return nil

@@ -53,7 +53,7 @@ func thought(text string) conversation.Block {
 	return conversation.Block{Thinking: &conversation.Thinking{Text: text, Provider: "openai-chat", Model: modeltest.Model}}
 }
 
-func said(blocks ...conversation.Block) conversation.Message {
+func message(blocks ...conversation.Block) conversation.Message {
 	return conversation.Message{Role: conversation.Assistant, Blocks: blocks}
 }
 
@@ -64,17 +64,17 @@ func TestPublishedStreams(t *testing.T) {
 		want model.Reply
 	}{
 		{"chat_tools.sse", openai.Chat, model.Reply{
-			Message: said(toolCall("call_DdmO9pD3xa9XTPNJ32zg2hcA", "get_weather", `{"location":"Paris"}`),
+			Message: message(toolCall("call_DdmO9pD3xa9XTPNJ32zg2hcA", "get_weather", `{"location":"Paris"}`),
 				toolCall("call_ABCDEFGH12345678ijklmnop", "get_time", "{}")),
 			Stop: model.StopCalls, Usage: conversation.Usage{Input: 58, Output: 17, CacheRead: 1024}}},
 		{"ollama.sse", openai.Chat, model.Reply{ // complete calls, all with index 0; "stop"; no usage
-			Message: said(thought("Two files."), toolCall("call_4wd1o0nq", "Read", `{"path":"a"}`), toolCall("call_9xk2b7aa", "Read", `{"path":"b"}`)),
+			Message: message(thought("Two files."), toolCall("call_4wd1o0nq", "Read", `{"path":"a"}`), toolCall("call_9xk2b7aa", "Read", `{"path":"b"}`)),
 			Stop:    model.StopCalls}},
 		{"llamacpp.sse", openai.Chat, model.Reply{ // no id, no [DONE]
-			Message: said(thought("Hm."), toolCall("made", "Read", `{"path":"a"}`)),
+			Message: message(thought("Hm."), toolCall("made", "Read", `{"path":"a"}`)),
 			Stop:    model.StopCalls}},
 		{"responses.sse", openai.Responses, model.Reply{
-			Message: said(conversation.Block{Thinking: &conversation.Thinking{Text: "One.\n\nTwo.", Provider: "openai", Model: modeltest.Model,
+			Message: message(conversation.Block{Thinking: &conversation.Thinking{Text: "One.\n\nTwo.", Provider: "openai", Model: modeltest.Model,
 				Opaque: `{"id":"rs_67cb","encrypted":"gAAAAABo","summary":["One.","Two."]}`}},
 				conversation.Block{Text: "Hi"}, toolCall("call_bzDnCYJf0ffpdnpJMXKq", "get_weather", `{"location":"Paris"}`)),
 			Stop: model.StopCalls, Usage: conversation.Usage{Input: 44, Output: 20, CacheRead: 256}}},
