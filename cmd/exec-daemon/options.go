@@ -25,7 +25,7 @@ type option struct {
 	words    string
 	refused  string            // why no value but the standard one is accepted; "" where others are
 	ours     bool              // not one of the product that Aloft follows
-	target       func(*config) any // *int, *string, *bool or *slog.Level
+	target   func(*config) any // *int, *string, *bool or *slog.Level
 }
 
 // kind is the type of an option's value.
@@ -52,9 +52,9 @@ var options = []option{
 	{name: "log-level", kind: kindLevel, standard: "info", words: "lowest level to log: debug, info, warn or error",
 		target: func(c *config) any { return &c.LogLevel }},
 	{name: "rg-path", kind: kindPath, standard: "rg", words: "path of ripgrep; if it does not exist, exec-daemon uses its own search, which is slower",
-		at: func(c *config) any { return &c.RgPath }},
+		target: func(c *config) any { return &c.RgPath }},
 	{name: "browser-enabled", kind: kindBool, standard: "false", words: "tell the agent's commands the browser, in CHROME_PATH, PUPPETEER_EXECUTABLE_PATH and CHROME_EXECUTABLE_PATH; needs --computer-use-enabled",
-		at: func(c *config) any { return &c.Browser }},
+		target: func(c *config) any { return &c.Browser }},
 	{name: "cursor-self-control-enabled", kind: kindBool, standard: "false", words: "let the agent control its own editor", refused: "--computer-use-enabled has replaced it",
 		target: func(c *config) any { return &c.CursorSelfControl }},
 	{name: "mcp-config", kind: kindJSON, words: "MCP servers, in the format of mcp.json; programs among them run until a caller selects others",
@@ -68,9 +68,9 @@ var options = []option{
 	{name: "computer-use-enabled", kind: kindBool, standard: "false", words: "let the agent use the desktop at DISPLAY",
 		target: func(c *config) any { return &c.ComputerUse }},
 	{name: "secret-redaction-enabled", kind: kindBool, standard: "false", words: "replace the values of the variables listed in CLOUD_AGENT_INJECTED_SECRET_NAMES or CURSOR_AGENT_INJECTED_SECRET_NAMES (separated by commas) by [REDACTED] in all output",
-		at: func(c *config) any { return &c.Redact }},
+		target: func(c *config) any { return &c.Redact }},
 	{name: "chrome-executable-path", kind: kindPath, words: "the browser in these variables; default with --browser-enabled: the installed Chrome or Chromium",
-		at: func(c *config) any { return &c.ChromeExecutable }},
+		target: func(c *config) any { return &c.ChromeExecutable }},
 	{name: "record-screen-enabled", kind: kindBool, standard: "false", words: "let the agent record the desktop, if DISPLAY is set and ffmpeg is installed",
 		target: func(c *config) any { return &c.RecordScreen }},
 	{name: "generate-image-enabled", kind: kindBool, standard: "false", words: "save images that the control plane gets from an image model",

@@ -37,9 +37,9 @@ const leastUnused = time.Hour
 func (s *Store) letGo(key string, unused time.Duration) {
 	s.holding.Lock()
 	defer s.holding.Unlock()
-	if h, ok := s.held[key]; ok && strings.HasPrefix(key, layerKey("")) && time.Since(h.last) > max(unused, leastUnused) {
+	if h, ok := s.locks[key]; ok && strings.HasPrefix(key, layerKey("")) && time.Since(h.last) > max(unused, leastUnused) {
 		_ = h.lock.Close()
-		delete(s.held, key)
+		delete(s.locks, key)
 	}
 }
 
@@ -48,8 +48,8 @@ func (s *Store) letGo(key string, unused time.Duration) {
 func (s *Store) protectLayer(key string) bool {
 	s.holding.Lock()
 	defer s.holding.Unlock()
-	if h, ok := s.held[key]; ok {
-		s.held[key] = heldLayer{h.lock, time.Now()}
+	if h, ok := s.locks[key]; ok {
+		s.locks[key] = heldLayer{h.lock, time.Now()}
 		return true
 	}
 	lock, err := os.OpenFile(s.layerDir(key), os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
@@ -61,7 +61,7 @@ func (s *Store) protectLayer(key string) bool {
 		_ = lock.Close()
 		return false
 	}
-	s.held[key] = heldLayer{lock, time.Now()}
+	s.locks[key] = heldLayer{lock, time.Now()}
 	return true
 }
 
@@ -70,9 +70,9 @@ func (s *Store) Close() error {
 	s.holding.Lock()
 	defer s.holding.Unlock()
 	var errs []error
-	for key, h := range s.held {
+	for key, h := range s.locks {
 		errs = append(errs, lockfile.Unlock(h.lock), h.lock.Close())
-		delete(s.held, key)
+		delete(s.locks, key)
 	}
 	return errors.Join(errs...)
 }

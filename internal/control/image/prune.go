@@ -116,8 +116,8 @@ func (s *Store) removeLayer(key string) (bytes int64, removed bool, err error) {
 		return 0, false, nil // it is in use or already gone
 	}
 	defer func() { _ = lock.Close() }()
-	gone := filepath.Join(s.dir, "layers", unfinished+"gone-"+key)
-	if err := os.Rename(s.layerDir(key), gone); err != nil {
+	trashed := filepath.Join(s.dir, "layers", unfinished+"gone-"+key)
+	if err := os.Rename(s.layerDir(key), trashed); err != nil {
 		return 0, false, err
 	}
 	bytes = size(trashed)

@@ -87,7 +87,7 @@ func (s *Store) pull(ctx context.Context, ref registry.Reference, tell *teller) 
 				return err
 			}
 			return s.fetch(ctx, l, blob, dir, all, tell)
-		}, done: func(made bool) {
+		}, onDone: func(made bool) {
 			if blob == nil {
 				return
 			}

@@ -600,9 +600,9 @@ func TestImportAndPrune(t *testing.T) {
 
 // release unlocks the layers of this process, as its end would.
 func (s *Store) release() {
-	for key, h := range s.held {
+	for key, h := range s.locks {
 		_ = h.lock.Close()
-		delete(s.held, key)
+		delete(s.locks, key)
 	}
 }
 

@@ -80,8 +80,8 @@ func (t *thread) judge(ctx context.Context, c *agent.Call) (ask func() error, er
 	if err != nil {
 		return nil, err
 	}
-	if said.Permission == hook.Deny {
-		t.setJudged(c, agent.CallRefused, "hook", said.UserMessage, loophook.Refusal(said))
+	if outcome.Permission == hook.Deny {
+		t.setJudged(c, agent.CallRefused, "hook", outcome.UserMessage, loophook.Refusal(outcome))
 		return nil, nil
 	}
 	if outcome.UpdatedInput != nil && t.task != agent.ChecksThread { // a check runs as written or not at all

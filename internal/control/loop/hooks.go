@@ -60,9 +60,9 @@ func (t *thread) before(ctx context.Context, c *agent.Call) (hook.Outcome, error
 	if args.Dir == "" {
 		t.ofShell(*c, events)
 	}
-	said, err := t.runHooks(ctx, hook.Call{Events: events})
-	if server != nil && said.UpdatedInput != nil {
-		said.UpdatedInput = server.Changed(said.UpdatedInput)
+	outcome, err := t.runHooks(ctx, hook.Call{Events: events})
+	if server != nil && outcome.UpdatedInput != nil {
+		outcome.UpdatedInput = server.Changed(outcome.UpdatedInput)
 	}
 	return outcome, err
 }
@@ -97,13 +97,13 @@ func (t *thread) after(ctx context.Context, c agent.Call, r *tool.Result, took t
 	server := t.offers.Hook(ctx, t.rec.Snapshot(), c.ToolCall)
 	events := loophook.After(c, server, *r, took)
 	t.ofShell(c, events)
-	said, err := t.runHooks(ctx, hook.Call{Events: t.presentOnes(events)})
-	if server != nil && said.UpdatedMCPOutput != nil {
-		offer.Replace(r, said.UpdatedMCPOutput)
+	outcome, err := t.runHooks(ctx, hook.Call{Events: t.presentOnes(events)})
+	if server != nil && outcome.UpdatedMCPOutput != nil {
+		offer.Replace(r, outcome.UpdatedMCPOutput)
 	}
 	// A hook cannot deny a call that has already run; its message goes to the
 	// model.
-	if words := strings.TrimSpace(said.AdditionalContext + "\n" + said.AgentMessage); words != "" {
+	if words := strings.TrimSpace(outcome.AdditionalContext + "\n" + outcome.AgentMessage); words != "" {
 		r.Text += "\n\n[message from a project hook]\n" + words
 	}
 	return err
@@ -152,7 +152,7 @@ func (t *thread) runHooks(ctx context.Context, call hook.Call) (hook.Outcome, er
 	if err != nil {
 		return hook.Outcome{}, err
 	}
-	t.told.Has(out.Transcript)
+	t.progress.Has(out.Transcript)
 	present := map[hook.Event]bool{}
 	for _, p := range out.Present {
 		present[p] = true
@@ -192,8 +192,8 @@ func (l *Loop) submit(ctx context.Context) error {
 		start := hook.Input{Event: hook.SessionStart, Fields: map[string]any{"session_id": s.Agent.ID, "is_background_agent": true}}
 		events = append([]hook.Input{start}, events...)
 	}
-	said, err := l.own.runHooks(ctx, hook.Call{Events: events})
-	if err != nil || len(said.Ran) == 0 {
+	outcome, err := l.own.runHooks(ctx, hook.Call{Events: events})
+	if err != nil || len(outcome.Ran) == 0 {
 		return err
 	}
 	if outcome.Stopped || outcome.Permission == hook.Deny {
@@ -201,8 +201,8 @@ func (l *Loop) submit(ctx context.Context) error {
 			Named("prompt_refused").Hint("check the project's hooks.json, or rephrase the prompt")
 	}
 	bodies := []agent.Body{&agent.Submitted{}}
-	if said.AdditionalContext != "" {
-		bodies = append(bodies, &agent.Notice{Text: "[message from a project hook]\n" + said.AdditionalContext, Code: agent.CodeHook})
+	if outcome.AdditionalContext != "" {
+		bodies = append(bodies, &agent.Notice{Text: "[message from a project hook]\n" + outcome.AdditionalContext, Code: agent.CodeHook})
 	}
 	return l.rec.Record(ctx, bodies...)
 }
@@ -210,14 +210,14 @@ func (l *Loop) submit(ctx context.Context) error {
 // continues runs the stop hooks, after the model's last reply. It reports whether
 // one of them makes the model continue.
 func (l *Loop) continues(ctx context.Context) (bool, error) {
-	said, err := l.own.runHooks(ctx, hook.Call{
+	outcome, err := l.own.runHooks(ctx, hook.Call{
 		LoopCount: l.rec.Followups(),
 		Events:    l.presentOnes([]hook.Input{{Event: hook.Stop, Fields: map[string]any{"status": "completed", "loop_count": l.rec.Followups()}}}),
 	})
-	if err != nil || said.FollowupMessage == "" {
+	if err != nil || outcome.FollowupMessage == "" {
 		return false, err
 	}
-	return true, l.rec.Record(ctx, &agent.Notice{Text: said.FollowupMessage, Code: agent.CodeFollowup})
+	return true, l.rec.Record(ctx, &agent.Notice{Text: outcome.FollowupMessage, Code: agent.CodeFollowup})
 }
 
 // compacting tells the hooks that the conversation is about to be summarized.

@@ -43,7 +43,7 @@ type Loop struct {
 	// present lists the events for which the machine has hooks. It is nil until
 	// the machine has reported them.
 	present  atomic.Pointer[map[hook.Event]bool]
-	told     transcript.Progress
+	progress transcript.Progress
 	offers   offer.Offers // of MCP servers
 	rules    rulebook.Book
 	requests pullrequest.Requests

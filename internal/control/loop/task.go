@@ -180,14 +180,14 @@ func (t *thread) beginTask(ctx context.Context, c agent.Call) (refused *tool.Res
 			return no("%s is not available: needs a model that accepts images, which %q does not; choose another model", b.Type, b.Model)
 		}
 	}
-	said, err := t.runHooks(ctx, hook.Call{Events: t.presentOnes([]hook.Input{{Event: hook.SubagentStart, Subject: b.Type, Fields: map[string]any{
+	outcome, err := t.runHooks(ctx, hook.Call{Events: t.presentOnes([]hook.Input{{Event: hook.SubagentStart, Subject: b.Type, Fields: map[string]any{
 		"subagent_id": b.ID, "subagent_type": b.Type, "task": in.Prompt, "parent_conversation_id": t.rec.AgentID(),
 	}}})})
 	if err != nil {
 		return nil, err
 	}
-	if said.Permission == hook.Deny {
-		return no("%s", loophook.Refusal(said))
+	if outcome.Permission == hook.Deny {
+		return no("%s", loophook.Refusal(outcome))
 	}
 	return nil, t.record(ctx, append(t.sentEvents(c, ""), &b)...)
 }
@@ -220,11 +220,11 @@ func (t *thread) converse(ctx context.Context) error {
 		if t.state().Cancel != "" {
 			return ErrCancel
 		}
-		said, err := t.step(ctx)
+		outcome, err := t.step(ctx)
 		if err != nil {
 			return err
 		}
-		if !said {
+		if !outcome {
 			continue
 		}
 		if on, err := t.stopped(ctx); err != nil || !on {
@@ -237,13 +237,13 @@ func (t *thread) converse(ctx context.Context) error {
 // true if a hook makes the subagent continue.
 func (t *thread) stopped(ctx context.Context) (on bool, err error) {
 	sub := t.state().Subagent(t.task)
-	said, err := t.runHooks(ctx, hook.Call{LoopCount: sub.Followups, Events: t.presentOnes([]hook.Input{
+	outcome, err := t.runHooks(ctx, hook.Call{LoopCount: sub.Followups, Events: t.presentOnes([]hook.Input{
 		{Event: hook.SubagentStop, Subject: sub.Type, Fields: task.StopFields(sub, "completed")},
 	})})
-	if err != nil || said.FollowupMessage == "" {
+	if err != nil || outcome.FollowupMessage == "" {
 		return false, err
 	}
-	return true, t.record(ctx, &agent.Notice{Text: said.FollowupMessage, Code: agent.CodeFollowup})
+	return true, t.record(ctx, &agent.Notice{Text: outcome.FollowupMessage, Code: agent.CodeFollowup})
 }
 
 // findSubagents reads from the machine which subagents the repositories define.

@@ -41,26 +41,26 @@ func TestCompatible(t *testing.T) {
 		in, want []conversation.Message
 	}{
 		{"EmptyTextsAreDropped",
-			[]conversation.Message{said(user, textBlock("a"), textBlock(""), textBlock(" \n")), said(assistant, textBlock("\t")), said(user, textBlock("b"))},
-			[]conversation.Message{said(user, textBlock("a"), textBlock("b"))}},
+			[]conversation.Message{message(user, textBlock("a"), textBlock(""), textBlock(" \n")), message(assistant, textBlock("\t")), message(user, textBlock("b"))},
+			[]conversation.Message{message(user, textBlock("a"), textBlock("b"))}},
 		{"ForeignThinkingIsDropped",
-			[]conversation.Message{said(user, textBlock("a")), said(assistant, thought("x", "s"), thought("y", "s"), thought("x", ""), textBlock("b")), said(user, textBlock("c"))},
-			[]conversation.Message{said(user, textBlock("a")), said(assistant, thought("x", "s"), textBlock("b")), said(user, textBlock("c"))}},
+			[]conversation.Message{message(user, textBlock("a")), message(assistant, thought("x", "s"), thought("y", "s"), thought("x", ""), textBlock("b")), message(user, textBlock("c"))},
+			[]conversation.Message{message(user, textBlock("a")), message(assistant, thought("x", "s"), textBlock("b")), message(user, textBlock("c"))}},
 		{"ThinkingThatNothingFollowsIsDropped",
-			[]conversation.Message{said(user, textBlock("a")), said(assistant, thought("x", "s")), said(user, textBlock("c"))},
-			[]conversation.Message{said(user, textBlock("a"), textBlock("c"))}},
+			[]conversation.Message{message(user, textBlock("a")), message(assistant, thought("x", "s")), message(user, textBlock("c"))},
+			[]conversation.Message{message(user, textBlock("a"), textBlock("c"))}},
 		{"NeighboursAreJoined",
-			[]conversation.Message{said(user, textBlock("a")), said(user, textBlock("b")), said(assistant, textBlock("c")), said(assistant, call("c1")), said(user, result("c1")), said(user, textBlock("d"))},
-			[]conversation.Message{said(user, textBlock("a"), textBlock("b")), said(assistant, textBlock("c"), call("c1")), said(user, result("c1"), textBlock("d"))}},
+			[]conversation.Message{message(user, textBlock("a")), message(user, textBlock("b")), message(assistant, textBlock("c")), message(assistant, call("c1")), message(user, result("c1")), message(user, textBlock("d"))},
+			[]conversation.Message{message(user, textBlock("a"), textBlock("b")), message(assistant, textBlock("c"), call("c1")), message(user, result("c1"), textBlock("d"))}},
 		{"OrphansAreDroppedAndResultsComeFirst",
-			[]conversation.Message{said(user, textBlock("a"), result("c0")), said(assistant, call("c1")), said(user, textBlock("b"), result("c1"), result("c1"), result("c2")), said(assistant, textBlock("x")), said(user, result("c1"), textBlock("z"))},
-			[]conversation.Message{said(user, textBlock("a")), said(assistant, call("c1")), said(user, result("c1"), textBlock("b")), said(assistant, textBlock("x")), said(user, textBlock("z"))}},
+			[]conversation.Message{message(user, textBlock("a"), result("c0")), message(assistant, call("c1")), message(user, textBlock("b"), result("c1"), result("c1"), result("c2")), message(assistant, textBlock("x")), message(user, result("c1"), textBlock("z"))},
+			[]conversation.Message{message(user, textBlock("a")), message(assistant, call("c1")), message(user, result("c1"), textBlock("b")), message(assistant, textBlock("x")), message(user, textBlock("z"))}},
 		{"AMessageOfOrphansGoes",
-			[]conversation.Message{said(user, textBlock("a")), said(assistant, textBlock("b")), said(user, result("c9")), said(assistant, textBlock("c")), said(user, textBlock("d"))},
-			[]conversation.Message{said(user, textBlock("a")), said(assistant, textBlock("b"), textBlock("c")), said(user, textBlock("d"))}},
+			[]conversation.Message{message(user, textBlock("a")), message(assistant, textBlock("b")), message(user, result("c9")), message(assistant, textBlock("c")), message(user, textBlock("d"))},
+			[]conversation.Message{message(user, textBlock("a")), message(assistant, textBlock("b"), textBlock("c")), message(user, textBlock("d"))}},
 		{"CallsOfTheUserAreDropped",
-			[]conversation.Message{said(user, textBlock("a"), call("c1"), thought("x", "s"))},
-			[]conversation.Message{said(user, textBlock("a"))}},
+			[]conversation.Message{message(user, textBlock("a"), call("c1"), thought("x", "s"))},
+			[]conversation.Message{message(user, textBlock("a"))}},
 		{"Nothing", nil, []conversation.Message{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -73,9 +73,9 @@ func TestCompatible(t *testing.T) {
 
 func TestCompatibleMendsIdsArgumentsAndText(t *testing.T) {
 	long := "functions.Read:0/" + strings.Repeat("x", 90)
-	in := []conversation.Message{said(user, textBlock("a\xff")),
-		said(assistant, conversation.Block{Call: &conversation.ToolCall{ID: long, Name: "Read", Args: json.RawMessage(`"{\"pa"`)}}),
-		said(user, result(long))}
+	in := []conversation.Message{message(user, textBlock("a\xff")),
+		message(assistant, conversation.Block{Call: &conversation.ToolCall{ID: long, Name: "Read", Args: json.RawMessage(`"{\"pa"`)}}),
+		message(user, result(long))}
 	got := Compatible("x", "m", in)
 	c, r := got[1].Blocks[0].Call, got[2].Blocks[0].Result
 	if c.ID != r.CallID || !isWord(c.ID, longestID) || c.ID == Compatible("x", "m", []conversation.Message{message(assistant, call(long+"y"))})[0].Blocks[0].Call.ID {
@@ -85,7 +85,7 @@ func TestCompatibleMendsIdsArgumentsAndText(t *testing.T) {
 		t.Errorf("args %s", c.Args)
 	}
 	for name, want := range map[string]string{"Read": "Read", "__proto__": "unknown", "functions.Read": "unknown", "": "unknown"} {
-		odd := []conversation.Message{said(user, textBlock("a")), said(assistant, conversation.Block{Call: &conversation.ToolCall{ID: "c1", Name: name}}), said(user, result("c1"))}
+		odd := []conversation.Message{message(user, textBlock("a")), message(assistant, conversation.Block{Call: &conversation.ToolCall{ID: "c1", Name: name}}), message(user, result("c1"))}
 		if got := Compatible("x", "m", odd); got[1].Blocks[0].Call.Name != want || Validate(Request{Messages: got}) != nil {
 			t.Errorf("the name %q became %q: %v", name, got[1].Blocks[0].Call.Name, Validate(Request{Messages: got}))
 		}
@@ -147,7 +147,7 @@ func show(m []conversation.Message) string {
 
 func TestValidate(t *testing.T) {
 	object := json.RawMessage(`{"type":"object"}`)
-	ok := []conversation.Message{said(user, textBlock("a")), said(assistant, call("c1"), call("c2")), said(user, result("c2"), result("c1"))}
+	ok := []conversation.Message{message(user, textBlock("a")), message(assistant, call("c1"), call("c2")), message(user, result("c2"), result("c1"))}
 	tools := []tool.Spec{{Name: "Read", Schema: object}}
 	if err := Validate(Request{Messages: ok, Tools: tools}); err != nil {
 		t.Fatal(err)
@@ -157,22 +157,22 @@ func TestValidate(t *testing.T) {
 	}
 	for name, r := range map[string]Request{
 		"none":              {},
-		"assistant first":   {Messages: []conversation.Message{said(assistant, textBlock("a"))}},
-		"assistant last":    {Messages: []conversation.Message{said(user, textBlock("a")), said(assistant, textBlock("a"))}},
-		"twice":             {Messages: []conversation.Message{said(user, textBlock("a")), said(user, textBlock("a"))}},
-		"role":              {Messages: []conversation.Message{said("system", textBlock("a"))}},
-		"empty":             {Messages: []conversation.Message{said(user)}},
-		"empty block":       {Messages: []conversation.Message{said(user, textBlock(""))}},
-		"two parts":         {Messages: []conversation.Message{said(user, conversation.Block{Text: "a", Image: &conversation.Image{}})}},
-		"no result":         {Messages: []conversation.Message{said(user, textBlock("a")), said(assistant, call("c1"), call("c2")), said(user, result("c1"))}},
-		"call last":         {Messages: []conversation.Message{said(user, textBlock("a")), said(assistant, call("c1"))}},
-		"orphan":            {Messages: []conversation.Message{said(user, result("c1"))}},
-		"id twice":          {Messages: append(append([]conversation.Message{}, ok...), said(assistant, call("c1")), said(user, result("c1")))},
-		"user calls":        {Messages: []conversation.Message{said(user, call("c1"))}},
-		"assistant shows":   {Messages: []conversation.Message{said(user, textBlock("a")), said(assistant, img("image/png", "x")), said(user, textBlock("b"))}},
-		"call without name": {Messages: []conversation.Message{said(user, textBlock("a")), said(assistant, conversation.Block{Call: &conversation.ToolCall{ID: "c"}}), said(user, result("c"))}},
-		"media type":        {Messages: []conversation.Message{said(user, img("image/bmp", "x"))}},
-		"empty image":       {Messages: []conversation.Message{said(user, img("image/png", ""))}},
+		"assistant first":   {Messages: []conversation.Message{message(assistant, textBlock("a"))}},
+		"assistant last":    {Messages: []conversation.Message{message(user, textBlock("a")), message(assistant, textBlock("a"))}},
+		"twice":             {Messages: []conversation.Message{message(user, textBlock("a")), message(user, textBlock("a"))}},
+		"role":              {Messages: []conversation.Message{message("system", textBlock("a"))}},
+		"empty":             {Messages: []conversation.Message{message(user)}},
+		"empty block":       {Messages: []conversation.Message{message(user, textBlock(""))}},
+		"two parts":         {Messages: []conversation.Message{message(user, conversation.Block{Text: "a", Image: &conversation.Image{}})}},
+		"no result":         {Messages: []conversation.Message{message(user, textBlock("a")), message(assistant, call("c1"), call("c2")), message(user, result("c1"))}},
+		"call last":         {Messages: []conversation.Message{message(user, textBlock("a")), message(assistant, call("c1"))}},
+		"orphan":            {Messages: []conversation.Message{message(user, result("c1"))}},
+		"id twice":          {Messages: append(append([]conversation.Message{}, ok...), message(assistant, call("c1")), message(user, result("c1")))},
+		"user calls":        {Messages: []conversation.Message{message(user, call("c1"))}},
+		"assistant shows":   {Messages: []conversation.Message{message(user, textBlock("a")), message(assistant, img("image/png", "x")), message(user, textBlock("b"))}},
+		"call without name": {Messages: []conversation.Message{message(user, textBlock("a")), message(assistant, conversation.Block{Call: &conversation.ToolCall{ID: "c"}}), message(user, result("c"))}},
+		"media type":        {Messages: []conversation.Message{message(user, img("image/bmp", "x"))}},
+		"empty image":       {Messages: []conversation.Message{message(user, img("image/png", ""))}},
 		"tool name":         {Messages: ok, Tools: []tool.Spec{{Name: "a b", Schema: object}}},
 		"tool twice":        {Messages: ok, Tools: append(tools, tools...)},
 		"schema":            {Messages: ok, Tools: []tool.Spec{{Name: "Read", Schema: json.RawMessage(`{"type":"array"}`)}}},

@@ -17,9 +17,9 @@ import (
 var (
 	ErrNotFound  = errors.New("not found")
 	ErrExists    = errors.New("already exists")
-	ErrMoved     = errors.New("the journal has newer events")    // Append.IfHead did not match
-	ErrLeaseLost = errors.New("another owner holds the lease")      // Append.Owner does not hold the lease
-	ErrFull      = errors.New("cannot write to the store") // disk full or read-only; nothing was written
+	ErrMoved     = errors.New("the journal has newer events")  // Append.IfHead did not match
+	ErrLeaseLost = errors.New("another owner holds the lease") // Append.Owner does not hold the lease
+	ErrFull      = errors.New("cannot write to the store")     // disk full or read-only; nothing was written
 	// ErrUnreachable means that a remote database does not respond. Nothing was
 	// written.
 	ErrUnreachable = errors.New("the store is unreachable")

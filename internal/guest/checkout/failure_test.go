@@ -21,7 +21,7 @@ func TestClassify(t *testing.T) {
 		" ! [rejected]        HEAD -> b (non-fast-forward)":                                                                  CodeBranchTaken,
 		" ! [remote rejected] HEAD -> b (cannot lock ref 'refs/heads/b': reference already exists)":                          CodeBranchTaken,
 		"warning: Could not find remote branch x to clone.\nfatal: Remote branch x not found in upstream origin":             CodeRefNotFound,
-		"remote: The push contains a secret\n ! [remote rejected] HEAD -> b (secret in push)":                                   CodeSecretInPush,
+		"remote: The push contains a secret\n ! [remote rejected] HEAD -> b (secret in push)":                                CodeSecretInPush,
 		"fatal: unable to access 'x': The requested URL returned error: 502":                                                 CodeUnavailable,
 		"fatal: unable to access 'x': Failed to connect to 127.0.0.1 port 26499 after 0 ms: Couldn't connect to server":      CodeUnavailable,
 		"fatal: unable to access 'x': Empty reply from server":                                                               CodeUnavailable,

@@ -119,8 +119,8 @@ func (s *API) updateSettings(w http.ResponseWriter, r *http.Request, _ account.A
 func (s *API) applySettings(to *account.Settings, in updateSettingsRequestJSON) error {
 	for _, m := range []struct {
 		field string
-		in *string
-		to *string
+		in    *string
+		to    *string
 	}{{"defaultModel", in.DefaultModel, &to.DefaultModel}, {"fastModel", in.FastModel, &to.FastModel}} {
 		if m.in == nil {
 			continue

@@ -41,7 +41,7 @@ type drafts struct {
 // draft tracks how much of a call a client has seen.
 type draft struct {
 	serial         int64
-	started           bool
+	started        bool
 	args, contents int // bytes
 }
 

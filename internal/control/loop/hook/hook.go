@@ -69,9 +69,9 @@ func After(c agent.Call, server *offer.Hook, r tool.Result, took time.Duration) 
 			"command": args.Command, "output": r.Text, "duration": took.Milliseconds(), "sandbox": c.Judged != nil && c.Judged.Treatment == agent.CallSandboxed,
 		}})
 	case server != nil:
-		said := server.Fields()
-		said["result_json"], said["duration"] = string(r.Output), took.Milliseconds()
-		events = append(events, hook.Input{Event: hook.AfterMCPExecution, Subject: server.Args.Tool, Fields: said})
+		outcome := server.Fields()
+		outcome["result_json"], outcome["duration"] = string(r.Output), took.Milliseconds()
+		events = append(events, hook.Input{Event: hook.AfterMCPExecution, Subject: server.Args.Tool, Fields: outcome})
 	case !r.Error && name == "Write":
 		edit := map[string]string{"old_string": args.Old, "new_string": args.New + args.Contents}
 		events = append(events, hook.Input{Event: hook.AfterFileEdit, Subject: name, Fields: map[string]any{"file_path": args.Path + args.Notebook, "edits": []any{edit}}})
@@ -105,8 +105,8 @@ func Attachments(messages []conversation.Message) []any {
 }
 
 // Refusal returns the text that the model gets for a call that a hook denied.
-func Refusal(said hook.Outcome) string {
-	words := strings.TrimSpace(said.AgentMessage)
+func Refusal(outcome hook.Outcome) string {
+	words := strings.TrimSpace(outcome.AgentMessage)
 	if words == "" {
 		words = strings.TrimSpace(outcome.UserMessage)
 	}
