@@ -108,7 +108,7 @@ func (g gate) mount(value string, seen *stages, out *passed) (string, error) {
 // mountSource is the path that a mount takes, below the context or something else.
 func (g gate) mountSource(path string, ofContext bool) (string, error) {
 	if slices.Contains(strings.Split(path, "/"), "..") {
-		return "", fmt.Errorf("--mount: the source %q contains ..", path)
+		return "", fmt.Errorf(`--mount: the source %q has ".." in it`, path)
 	}
 	if !ofContext {
 		return path, nil
