@@ -113,6 +113,7 @@ var mayImport = map[string][]string{
 	"internal/control/build":                           {"internal/atomicfile", "NOUNS", "internal/control/dockerfile", "internal/control/gateway", "internal/control/layer", "internal/control/machine", "internal/control/pod", "internal/control/store"},
 	"internal/control/fleet":                           {"NOUNS", "internal/control/artifact", "internal/control/build", "internal/control/egress", "internal/control/execclient", "internal/control/gateway", "internal/control/identity", "internal/control/layer", "internal/control/loop", "internal/control/loop/...", "internal/control/machine", "internal/control/model", "internal/control/pod", "internal/control/store", "internal/telemetry"},
 	"internal/control/live":                            {},
+	"internal/control/loop/draft":                      {"NOUNS", "internal/control/live", "internal/control/model"},
 	"internal/control/loop/journal":                    {"NOUNS", "internal/control/store"},
 	"internal/control/loop/remote":                     {"NOUNS"},
 	"internal/control/loop/pullrequest":                {"NOUNS", "internal/control/loop/remote", "internal/control/loop/journal", "internal/control/pull"},
@@ -179,9 +180,10 @@ var mayImport = map[string][]string{
 	"internal/control/image/registry":                  {"internal/fault", "internal/policy", "internal/text", "internal/control/outbound"},
 	"internal/control/layer":                           {"internal/atomicfile", "NOUNS", "internal/lockfile", "internal/control/image", "internal/control/image/unpack", "internal/control/trash"},
 	"internal/control/trash":                           {},
-	"internal/control/mirror":                          {"internal/atomicfile", "internal/gitcmd", "NOUNS", "internal/lockfile", "internal/control/confine", "internal/control/mirror/owner", "internal/control/repourl"},
+	"internal/control/mirror":                          {"internal/atomicfile", "internal/gitcmd", "NOUNS", "internal/lockfile", "internal/control/confine", "internal/control/mirror/owner", "internal/control/mirror/scan", "internal/control/repourl"},
 	"internal/control/repourl":                         {"internal/fault"},
 	"internal/control/mirror/owner":                    {"internal/control/confine"},
+	"internal/control/mirror/scan":                     {"NOUNS"},
 	"internal/control/hostd":                           {"NOUNS", "internal/control/cgroup", "internal/control/confine", "internal/control/dockerfile", "internal/control/egress", "internal/control/image", "internal/control/layer", "internal/control/machine", "internal/control/mirror", "internal/control/poll"},
 
 	// Inside a machine.

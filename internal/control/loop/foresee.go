@@ -1,11 +1,11 @@
 package loop
 
 import (
-	"bytes"
 	"context"
 	"slices"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/draft"
 	"aloft/internal/conversation"
 	"aloft/internal/tool"
 )
@@ -40,7 +40,7 @@ func (t *thread) foresee(ctx context.Context, reply conversation.Message) (decid
 func (t *thread) foreseen(ctx context.Context, c agent.Call) []agent.Body {
 	spec, ok := tool.Lookup(c.Name)
 	switch {
-	case !ok || t.withheld(spec) != "" || notObject(c):
+	case !ok || t.withheld(spec) != "" || draft.NotObject(c.Args):
 		return nil
 	case spec.Runner == tool.Server && !spec.Reviewed:
 		return t.sentEvents(c, "")
@@ -62,6 +62,3 @@ func (t *thread) foreseen(ctx context.Context, c agent.Call) []agent.Body {
 	}
 	return t.sentEvents(c, t.machine.BootID())
 }
-
-// notObject reports whether the model's arguments were not a JSON object.
-func notObject(c agent.Call) bool { return bytes.HasPrefix(c.Args, []byte(`{"`+notJSON+`":`)) }

@@ -3,20 +3,19 @@ package loop
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"math/rand/v2"
-	"regexp"
 	"strings"
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/draft"
 	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/model"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
 	"aloft/internal/hook"
+	"aloft/internal/redact"
 )
 
 // Retry limits for model requests, by the kind of error. A refused connection
@@ -132,8 +131,8 @@ func (t *thread) ask(ctx context.Context) error {
 	req := model.Request{System: t.system(s), Messages: s.Messages, Tools: t.tools(s), Cache: &t.cache}
 	text, thought := journal.Splice{Seen: s.Shown}, journal.Splice{Seen: s.Thought}
 	deltas := journal.NewBatch(ctx, t.record)
-	written := t.writing(s)
-	defer written.clear()
+	written := t.draft(s)
+	defer written.Clear()
 	var reply *model.Reply
 	var err error
 	for e, streamErr := range t.model.Stream(ctx, req) {
@@ -147,12 +146,12 @@ func (t *thread) ask(ctx context.Context) error {
 		if show := thought.Next(e.Thinking); show != "" {
 			deltas.Add(&agent.ThinkingDelta{Text: show}, len(show))
 		}
-		written.add(e.Args)
+		written.Add(e.Args)
 		if e.Done != nil {
 			reply = e.Done
 		}
 	}
-	written.clear() // before the journal has the calls
+	written.Clear() // before the journal has the calls
 	rest, writeErr := deltas.Close()
 	if writeErr != nil {
 		return writeErr
@@ -207,7 +206,7 @@ func (t *thread) checkReply(r *model.Reply) ([]agent.Body, error) {
 		// After a tool's result, a model may end its turn without any text.
 		r.Message.Blocks = []conversation.Block{{Text: "Done."}}
 	}
-	adopt(r.Message.Blocks, t.prefix(s))
+	draft.Adopt(r.Message.Blocks, t.prefix(s))
 	bodies := []agent.Body{&agent.TurnReplied{
 		Message: r.Message, Stop: string(r.Stop), Usage: t.info.Price.Of(r.Usage), Model: t.info.ID,
 	}}
@@ -234,37 +233,12 @@ func (t *thread) replyHooks(ctx context.Context, m conversation.Message) {
 	}
 }
 
-// toolName matches the names that [model.Validate] accepts in a conversation.
-var toolName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,63}$`)
-
-// adopt gives calls our own ids, because some servers reuse ids from one reply
-// to the next. It replaces invalid names and arguments, which no provider would
-// accept as input.
-func adopt(blocks []conversation.Block, prefix string) {
-	for i := range blocks {
-		c := blocks[i].Call
-		if c == nil {
-			continue
+// draft returns what shows the calls of a reply while the model writes them.
+func (t *thread) draft(s *agent.State) *draft.Draft {
+	return draft.New(t.Live, draft.Reply{AgentID: s.Agent.ID, RunID: s.Run.ID, Task: t.task, Prefix: t.prefix(s)}, func() *redact.Redactor {
+		if t.Secrets == nil {
+			return nil
 		}
-		c.ID = callID(prefix, i)
-		if !toolName.MatchString(c.Name) {
-			c.Name = unknownTool
-		}
-		var object map[string]json.RawMessage
-		if len(c.Args) == 0 {
-			c.Args = json.RawMessage("{}")
-		} else if json.Unmarshal(c.Args, &object) != nil || object == nil {
-			c.Args, _ = json.Marshal(map[string]string{notJSON: strings.ToValidUTF8(string(c.Args), "�")}) // marshaling a string cannot fail
-		}
-	}
+		return t.Secrets(s)
+	})
 }
-
-// callID returns the id of the call in a reply's n-th block, from 0.
-func callID(prefix string, n int) string { return fmt.Sprintf("%s_%d", prefix, n) }
-
-// unknownTool replaces a name that is not valid for a tool.
-const unknownTool = "unknown"
-
-// notJSON is the key under which arguments are kept that were not a JSON
-// object.
-const notJSON = "not_json"

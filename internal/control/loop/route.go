@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/draft"
 	"aloft/internal/control/loop/task"
 	controltool "aloft/internal/control/tool"
 	"aloft/internal/conversation"
@@ -44,7 +45,7 @@ func (t *thread) route(ctx context.Context, c agent.Call) (route, error) {
 		return route{why: "there is no tool \"" + c.Name + "\"; the tools are " + toolNames()}, nil
 	case t.withheld(spec) != "":
 		return route{why: t.withheld(spec)}, nil
-	case notObject(c):
+	case draft.NotObject(c.Args):
 		return route{why: "the arguments were not a JSON object; send the call again"}, nil
 	case spec.Runner == tool.MCP:
 		return t.mcpRoute(ctx, c)

@@ -13,6 +13,7 @@ import (
 
 	"aloft/internal/control/repourl"
 	"aloft/internal/fault"
+	"aloft/internal/text"
 )
 
 // git writes a file for each new ref of an upstream, whatever their number, so a
@@ -66,7 +67,7 @@ func (m *Mirror) counted(ctx context.Context, inv invocation) (stdout []byte, st
 func exceedsRefs(trace io.Reader, limit int) bool {
 	count := map[string]int{} // by program
 	for lines := bufio.NewReaderSize(trace, 64<<10); ; {
-		line, err := readLine(lines)
+		line, err := text.ReadLine(lines)
 		if err != nil {
 			return false
 		}

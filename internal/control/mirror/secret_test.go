@@ -1,13 +1,13 @@
 package mirror
 
 import (
-	"bufio"
 	"context"
 	"io"
 	"strings"
 	"sync"
 	"testing"
 
+	"aloft/internal/control/mirror/scan"
 	"aloft/internal/redact"
 )
 
@@ -21,22 +21,23 @@ func FuzzScan(f *testing.F) {
 	f.Add(id+" x\n", id+" blob -1\n")
 	f.Add(id+" x\n", id+" blob 9223372036854775807\nx")
 	f.Add(id+" x\n", id+" missing\n")
-	f.Add(strings.Repeat("x", maxPath+10)+"\n", "\n")
+	f.Add(strings.Repeat("x", 5<<10)+"\n", "\n")
 	secrets := redact.New(map[string]string{"k": value})
 	f.Fuzz(func(t *testing.T, listed, told string) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var listing sync.WaitGroup
 		defer listing.Wait()
 		defer cancel()
-		s := &scan{secrets: secrets, objects: bufio.NewReader(strings.NewReader(told)), left: 1 << 20, locations: make(chan location, 1)}
-		listing.Go(func() { _ = s.list(ctx, strings.NewReader(listed), io.Discard) }) // run returns its error
-		if err := s.run(); err != nil {
+		s := scan.New(secrets, strings.NewReader(told), 1<<20)
+		listing.Go(func() { _ = s.List(ctx, strings.NewReader(listed), io.Discard) }) // Run returns its error
+		found, err := s.Run()
+		if err != nil {
 			return
 		}
-		if len(s.found) > maxFindings {
-			t.Errorf("%d places", len(s.found))
+		if len(found) > 5 {
+			t.Errorf("%d places", len(found))
 		}
-		if o := refuseSecret(Update{Secrets: secrets}, s.found); strings.Contains(o.Words, value) {
+		if o := refuseSecret(Update{Secrets: secrets}, found); strings.Contains(o.Words, value) {
 			t.Errorf("the refusal says %q", o.Words)
 		}
 	})
