@@ -228,7 +228,7 @@ var mayImport = map[string][]string{
 	"internal/cli":          {"internal/agent", "internal/client", "internal/conversation"},
 	"internal/cli/command":  {"internal/agent", "internal/cli", "internal/client", "internal/atomicfile", "internal/secret"},
 	"internal/cli/agents":   {"NOUNS", "internal/cli", "internal/cli/command", "internal/client", "internal/gitcmd"},
-	"internal/cli/machines": {"internal/atomicfile", "internal/cli", "internal/cli/command", "internal/client", "internal/sshconfig", "internal/transfer"},
+	"internal/cli/machines": {"internal/atomicfile", "internal/cli", "internal/cli/command", "internal/client", "internal/lockfile", "internal/sshconfig", "internal/transfer"},
 	"internal/cli/envs":     {"NOUNS", "internal/cli", "internal/cli/command", "internal/client"},
 	"internal/cli/accounts": {"NOUNS", "internal/cli", "internal/cli/command", "internal/client"},
 	"internal/cli/settings": {"NOUNS", "internal/cli", "internal/cli/command", "internal/client"},

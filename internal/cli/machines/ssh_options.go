@@ -10,11 +10,11 @@ import (
 	"strings"
 
 	"golang.org/x/crypto/ssh"
-	"golang.org/x/sys/unix"
 
 	"aloft/internal/atomicfile"
 	"aloft/internal/cli/command"
 	"aloft/internal/client"
+	"aloft/internal/lockfile"
 	"aloft/internal/sshconfig"
 )
 
@@ -50,9 +50,9 @@ func (a *app) sshOptions() ([]string, error) {
 // agentOfHost returns the agent ID in a host name.
 func agentOfHost(host string) string { return strings.TrimPrefix(host, "aloft.") }
 
-// meet removes the host's key from our known_hosts if its machine has been recreated
+// forgetOldKey removes the host's key from our known_hosts if its machine has been recreated
 // since. It is safe to run in several processes at once.
-func (a *app) meet(host, life string) error {
+func (a *app) forgetOldKey(host, boot string) error {
 	file := a.knownHosts()
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
@@ -62,14 +62,14 @@ func (a *app) meet(host, life string) error {
 		return err
 	}
 	defer lock.Close() // and unlock
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+	if err := lockfile.Block(lock); err != nil {
 		return fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
 	old, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	text := sshconfig.Forget(string(old), host, life)
+	text := sshconfig.Forget(string(old), host, boot)
 	if text == string(old) {
 		return nil
 	}

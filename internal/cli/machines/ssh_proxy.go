@@ -27,7 +27,7 @@ aloft. and its id. A sleeping machine is woken.`,
 			}
 			defer conn.Close()
 			// Do this before ssh receives the first byte and looks up the host key.
-			if err := a.meet(args[0], life); err != nil {
+			if err := a.forgetOldKey(args[0], life); err != nil {
 				return err
 			}
 			go func() {

@@ -173,20 +173,20 @@ func (m *Machine) start() error {
 	if err != nil {
 		return err
 	}
-	life, err := m.listen(bootIDName)
+	lifeline, err := m.listen(bootIDName)
 	if err != nil {
 		return errors.Join(err, pod.Close())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	watched := make(chan []net.Conn, 1)
-	go func() { watched <- watch(life, cancel) }()
+	go func() { watched <- watch(lifeline, cancel) }()
 	go func() {
 		_ = m.r.serve(ctx, m.Disk(), pod) // a runtime does not report why a machine stopped
 		cancel()
-		// Close the guest's socket first: a client that sees the life socket close
+		// Close the guest's socket first: a client that sees the lifeline socket close
 		// must not reach the guest any more.
 		_ = pod.Close()
-		_ = life.Close()
+		_ = lifeline.Close()
 		for _, c := range <-watched {
 			_ = c.Close()
 		}
@@ -194,11 +194,11 @@ func (m *Machine) start() error {
 	return nil
 }
 
-// watch accepts connections on the life socket and keeps them open for clients
+// watch accepts connections on the lifeline socket and keeps them open for clients
 // that wait for the machine's end. It calls stop when a client sends a byte.
-func watch(life net.Listener, stop func()) (waiting []net.Conn) {
+func watch(lifeline net.Listener, stop func()) (waiting []net.Conn) {
 	for {
-		c, err := life.Accept()
+		c, err := lifeline.Accept()
 		if err != nil {
 			return waiting
 		}
@@ -214,11 +214,11 @@ func watch(life net.Listener, stop func()) (waiting []net.Conn) {
 
 // Dial implements [machine.Machine].
 func (m *Machine) Dial(ctx context.Context) (net.Conn, error) {
-	life, err := m.connect(ctx, bootIDName)
+	lifeline, err := m.connect(ctx, bootIDName)
 	if err != nil {
 		return nil, fmt.Errorf("dial machine %s: %w", m.id, err)
 	}
-	defer func() { _ = life.Close() }()
+	defer func() { _ = lifeline.Close() }()
 	conn, err := m.connect(ctx, podName)
 	if err != nil {
 		return nil, fmt.Errorf("dial machine %s: %w", m.id, err)
@@ -234,25 +234,25 @@ func (m *Machine) Wait(ctx context.Context) error {
 	return nil
 }
 
-// wait sends say on the life socket and waits until the machine ends.
+// wait sends say on the lifeline socket and waits until the machine ends.
 func (m *Machine) wait(ctx context.Context, say []byte) error {
-	life, err := m.connect(ctx, bootIDName)
+	lifeline, err := m.connect(ctx, bootIDName)
 	if errors.Is(err, machine.ErrStopped) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer func() { _ = life.Close() }()
-	stop := context.AfterFunc(ctx, func() { _ = life.SetDeadline(time.Unix(1, 0)) })
+	defer func() { _ = lifeline.Close() }()
+	stop := context.AfterFunc(ctx, func() { _ = lifeline.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if len(say) > 0 {
-		if _, err := life.Write(say); errors.Is(err, os.ErrDeadlineExceeded) {
+		if _, err := lifeline.Write(say); errors.Is(err, os.ErrDeadlineExceeded) {
 			return context.Cause(ctx)
 		}
 	}
 	var b [1]byte
-	if _, err := life.Read(b[:]); errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil {
+	if _, err := lifeline.Read(b[:]); errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return nil
@@ -270,9 +270,9 @@ func (m *Machine) restart(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(m.dir, specName)); err != nil {
 		return fmt.Errorf("it was never fully created: %w", err)
 	}
-	life, err := m.connect(ctx, bootIDName)
+	lifeline, err := m.connect(ctx, bootIDName)
 	if err == nil {
-		return errors.Join(errors.New("the machine is running"), life.Close())
+		return errors.Join(errors.New("the machine is running"), lifeline.Close())
 	}
 	if !errors.Is(err, machine.ErrStopped) {
 		return err
@@ -293,9 +293,9 @@ func (m *Machine) freeze(ctx context.Context, id string) error {
 	if !layerID.MatchString(id) {
 		return fault.Invalid("layer %q: an id is snapshot-YYYYMMDD-<uuid> or bld-YYYYMMDD-<uuid>", id)
 	}
-	life, err := m.connect(ctx, bootIDName)
+	lifeline, err := m.connect(ctx, bootIDName)
 	if err == nil {
-		return errors.Join(errors.New("the machine is running"), life.Close())
+		return errors.Join(errors.New("the machine is running"), lifeline.Close())
 	}
 	if !errors.Is(err, machine.ErrStopped) {
 		return err
