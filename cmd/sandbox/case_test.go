@@ -53,7 +53,7 @@ func TestCaseTricks(t *testing.T) {
 		}
 		at := newSite(t, mount, 0)
 		before := at.state(t)
-		if code, said := s.try(t, at, e, "{}", true); code != sandbox.ExitUnenforceable || !strings.Contains(said, "takes them in any case") {
+		if code, said := s.try(t, at, e, "{}", true); code != sandbox.ExitUnenforceable || !strings.Contains(said, "its file system ignores case") {
 			t.Errorf("%s: exit %d: %s", attempt, code, said)
 		}
 		if after := at.state(t); after != before {
