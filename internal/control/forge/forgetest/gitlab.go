@@ -14,7 +14,7 @@ import (
 // NewGitLab starts a server that behaves like GitLab.
 func NewGitLab(t testing.TB) *Server {
 	return start(t, dialect{
-		path: "/api/v4", perPage: "per_page", most: 100, routes: gitLab, token: bearer,
+		path: "/api/v4", perPage: "per_page", most: 100, routes: gitLab, token: bearer, actions: quickActions,
 		refuse: func(status int, why string) any {
 			switch status {
 			case http.StatusBadRequest:

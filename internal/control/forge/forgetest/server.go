@@ -40,6 +40,7 @@ type Server struct {
 	mu       sync.Mutex
 	canned   []http.HandlerFunc
 	requests []string
+	actions  []string // names of the quick actions that texts of the client contained
 	page     int      // maximum items per page
 	jobs     []string // LogIDs in the fake; the index is the job's id minus 1
 
@@ -58,6 +59,9 @@ type dialect struct {
 	refuse  func(status int, why string) any
 	routes  func(*Server)
 	noReply bool // threads cannot be replied to
+	// actions returns the names of the commands that the host executes because a
+	// text contains them; nil if it executes none.
+	actions func(text string) []string
 }
 
 func start(t testing.TB, d dialect) *Server {
@@ -247,6 +251,7 @@ func (s *Server) answer(c *call, params []string, answer func(c *call) (any, err
 	if len(c.body) > 0 && c.Header.Get("Content-Type") != "application/json" {
 		return nil, refuse(http.StatusUnsupportedMediaType, "the body is %q", c.Header.Get("Content-Type"))
 	}
+	s.act(c.body)
 	return answer(c)
 }
 

@@ -15,6 +15,8 @@ func TestGitLab(t *testing.T) {
 	forgetest.RunServer(t, forgetest.NewGitLab, at)
 }
 
+func TestNoTextIsAnAction(t *testing.T) { forgetest.RunActions(t, forgetest.NewGitLab, at) }
+
 func TestExamine(t *testing.T) {
 	user := forgetest.Answer{Status: 200, Body: `{"id": 1, "username": "ada"}`}
 	forgetest.RunExamine(t, forgetest.NewGitLab, at, map[string]forgetest.Examination{

@@ -58,7 +58,7 @@ func (f *Forge) EditComment(ctx context.Context, r forge.Repo, on forge.Topic, i
 	if on.Issue {
 		a = issueAsk(r, on.Number, "notes", id)
 	}
-	a.Method, a.In = http.MethodPut, map[string]any{"body": forge.Cut(body, maxBody)}
+	a.Method, a.In = http.MethodPut, map[string]any{"body": inert(body)}
 	return f.wire.Do(ctx, a)
 }
 
