@@ -67,8 +67,28 @@ func (p *Provider) client() *http.Client {
 	if p.Client != nil {
 		c = *p.Client
 	}
-	c.Timeout = providerWithin
+	c.Timeout, c.Transport = providerWithin, bounded{c.Transport}
 	return &c
+}
+
+// maxProviderReply is the maximum size of a provider's reply after decompression, in
+// bytes. Lists of keys are the largest: those of large providers have 60 KiB.
+const maxProviderReply = 256 << 10
+
+// bounded limits each reply, which the libraries read to its end. A nil next is the
+// default transport.
+type bounded struct{ next http.RoundTripper }
+
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	next := b.next
+	if next == nil {
+		next = http.DefaultTransport
+	}
+	resp, err := next.RoundTrip(r)
+	if err == nil {
+		resp.Body = http.MaxBytesReader(nil, resp.Body, maxProviderReply)
+	}
+	return resp, err
 }
 
 func (d *Desk) oauth(ctx context.Context) (*oauth2.Config, *oidc.Provider, error) {

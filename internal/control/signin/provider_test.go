@@ -1,7 +1,13 @@
 package signin
 
 import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"testing"
 
 	"aloft/internal/account"
@@ -110,4 +116,43 @@ func TestProviderForged(t *testing.T) {
 	d.Provider = &Provider{Name: "Example", Issuer: issuer + "/nowhere", ClientID: client}
 	_, _, err = d.BeginVisit(t.Context())
 	wantKind(t, "a provider that is away", err, fault.KindUnavailable)
+}
+
+// A provider whose reply swells when it is decompressed takes little memory of the
+// server.
+func TestProviderSwells(t *testing.T) {
+	const size = 64 << 20
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	for range size >> 20 {
+		if _, err := z.Write(bytes.Repeat([]byte(" "), 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = w.Write(packed.Bytes())
+	}))
+	t.Cleanup(server.Close)
+	d, _ := newDesk(t, home)
+	d.Provider = &Provider{Name: "Example", Issuer: server.URL, ClientID: client}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, _, err := d.BeginVisit(t.Context())
+	runtime.ReadMemStats(&after)
+	wantKind(t, "a document that swells", err, fault.KindUnavailable)
+	if took := after.TotalAlloc - before.TotalAlloc; took > size/4 {
+		t.Errorf("a document of %d bytes takes %d bytes", packed.Len(), took)
+	}
+	resp, err := d.Provider.client().Get(server.URL + "/keys")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if n, err := io.Copy(io.Discard, resp.Body); err == nil || n > maxProviderReply {
+		t.Errorf("read %d bytes of the keys, %v", n, err)
+	}
 }
