@@ -15,7 +15,6 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -29,17 +28,12 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
-
-	"aloft/internal/fault"
 )
 
 // Durations and limits.
 const (
-	codeTTL    = time.Minute
 	sessionTTL = 12 * time.Hour
-	maxCodes   = 10_000
 	dialWithin = 15 * time.Second
 	idleConn   = 30 * time.Second
 	maxHeader  = 256 << 10 // bytes of a response header
@@ -67,13 +61,11 @@ type Previews struct {
 	host  string // the domain without its port
 	seal  cipher.AEAD
 	proxy *httputil.ReverseProxy
-
-	mu    sync.Mutex
-	codes map[[sha256.Size]byte]session // by hash of the code
+	codes *codes
 }
 
 // A session is the permission to use one preview, stored in an encrypted cookie
-// or, for a minute and a single use, behind a code.
+// or, for a minute and a single use, in a code.
 type session struct {
 	Key     [sha256.Size]byte `json:"key"` // hash of the API key that created it
 	AgentID string            `json:"agent"`
@@ -107,7 +99,10 @@ func New(c Config) (*Previews, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Previews{conf: c, host: host, codes: map[[sha256.Size]byte]session{}}
+	p := &Previews{conf: c, host: host}
+	if p.codes, err = newCodes(); err != nil {
+		return nil, err
+	}
 	if p.seal, err = cipher.NewGCMWithRandomNonce(block); err != nil {
 		return nil, err
 	}
@@ -139,20 +134,11 @@ type Link struct {
 // has checked access, which each request checks again. serverPort is used if
 // the domain has no port.
 func (p *Previews) Open(key [sha256.Size]byte, agentID string, port uint16, serverPort string) (Link, error) {
-	now := time.Now()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for hash, s := range p.codes {
-		if now.After(s.Expires) {
-			delete(p.codes, hash)
-		}
+	s := session{Key: key, AgentID: agentID, Port: port, Expires: time.Now().Add(codeTTL)}
+	code, err := p.codes.issue(s)
+	if err != nil {
+		return Link{}, err
 	}
-	if len(p.codes) >= maxCodes {
-		return Link{}, fault.Exhausted("too many previews are being opened").Hint("try again in a minute")
-	}
-	code := rand.Text()
-	s := session{Key: key, AgentID: agentID, Port: port, Expires: now.Add(codeTTL)}
-	p.codes[sha256.Sum256([]byte(code))] = s
 	u := url.URL{Scheme: p.scheme(), Host: fmt.Sprintf("%d-%s.%s", port, agentID, p.conf.Domain), Path: "/"}
 	if !p.conf.HTTPS && p.host == strings.ToLower(p.conf.Domain) && serverPort != "" {
 		u.Host = net.JoinHostPort(u.Host, serverPort)
@@ -168,16 +154,6 @@ func (p *Previews) scheme() string {
 		return "https"
 	}
 	return "http"
-}
-
-// redeem returns the session of a code. A code is valid only once.
-func (p *Previews) redeem(code string) (session, bool) {
-	hash := sha256.Sum256([]byte(code))
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s, ok := p.codes[hash]
-	delete(p.codes, hash)
-	return s, ok && time.Now().Before(s.Expires)
 }
 
 // cookieName returns the name of the session cookie. With HTTPS it has the

@@ -217,6 +217,22 @@ func TestCodesAreGoodOnce(t *testing.T) {
 	}
 }
 
+// Opening many previews takes nothing away from others.
+func TestManyCodes(t *testing.T) {
+	s := newStage(t)
+	for range 20_000 {
+		if _, err := s.p.Open(annsKey, agentB, 3000, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(s.p.codes.used); n > 0 {
+		t.Errorf("%d codes are remembered that nobody has used", n)
+	}
+	if resp, _ := s.get(s.browser(), s.open(agentA, 3000).SignIn); resp.StatusCode != http.StatusSeeOther {
+		t.Errorf("another's preview: %s", resp.Status)
+	}
+}
+
 func TestOtherOrigins(t *testing.T) {
 	s := newStage(t)
 	c := s.browser()

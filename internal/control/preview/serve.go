@@ -113,7 +113,7 @@ func (p *Previews) signIn(w http.ResponseWriter, r *http.Request, agentID string
 		say(w, http.StatusMethodNotAllowed, "Sign in with GET.")
 		return
 	}
-	s, ok := p.redeem(r.URL.Query().Get("code"))
+	s, ok := p.codes.redeem(r.URL.Query().Get("code"))
 	if !ok || s.AgentID != agentID || s.Port != port {
 		say(w, http.StatusUnauthorized, fmt.Sprintf("This link was already used or has expired. For a new one: aloft agent preview %s %d", agentID, port))
 		return
