@@ -98,7 +98,7 @@ type server struct {
 	answering keylock.Locks[[sha256.Size]byte] // the repeatable requests in progress: a repeat waits for the first
 	limiter   *rest.Limiter                    // for all requests, by key
 	larges    larges
-	receiving chan struct{} // has an element for each event that is being received
+	receiving receiving
 	compress  func(http.Handler) http.HandlerFunc
 }
 
@@ -134,7 +134,7 @@ func newServer(c Config) (*server, error) {
 		c.Ready = func() error { return nil }
 	}
 	shared := &c.Shared
-	s := &server{Shared: shared, config: c, allowed: allowedEvery, receiving: make(chan struct{}, maxReceiving), limiter: rest.NewLimiter(c.PerMinute)}
+	s := &server{Shared: shared, config: c, allowed: allowedEvery, limiter: rest.NewLimiter(c.PerMinute)}
 	s.models = modelchoice.New(shared, c.Models)
 	s.approvals = approvals.New(shared, c.Approvals)
 	s.pulls = pulls.New(shared, c.Pulls)

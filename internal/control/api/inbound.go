@@ -62,21 +62,16 @@ func (s *server) inboundRoutes() []rest.Route {
 	}
 }
 
-// maxReceiving is how many events may be received at once. Their senders are
-// not authenticated until the whole body is in memory.
-const maxReceiving = 64
-
 // receiveEvent replies once the event is stored.
 func (s *server) receiveEvent(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
 	if s.config.Hooks == nil {
 		return fault.NotFound("there is no connection with that source and name")
 	}
-	select {
-	case s.receiving <- struct{}{}:
-		defer func() { <-s.receiving }()
-	default:
-		return fault.Unavailable("%d events are being received", maxReceiving).Hint("send the event again later")
+	from := s.AddressOf(r)
+	if !s.receiving.begin(from) {
+		return fault.Unavailable("too many events are being received").Hint("send the event again later")
 	}
+	defer s.receiving.end(from)
 	source := r.PathValue("source")
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Now().Add(rest.ReplyWithin)) // fails only in tests, whose writers have no deadlines

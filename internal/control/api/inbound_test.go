@@ -69,15 +69,26 @@ func TestEventsAreReceivedListedAndReplayed(t *testing.T) {
 	if a := h.callAs("", "POST", "/hooks/github/acme", body); !strings.Contains(string(a.body), "signature_invalid") || !strings.Contains(string(a.body), "secret of the connection acme") {
 		t.Errorf("the refusal does not say what to do: %s", a.body)
 	}
-	for range maxReceiving {
-		h.api.receiving <- struct{}{}
+	for n := 0; h.api.receiving.begin("192.0.2.1"); n++ { // slow requests from one address
+		if n >= maxReceiving/2 {
+			t.Fatal("one address may take more than half of the room")
+		}
+	}
+	for i := range 3 * maxReceivingFrom {
+		if h.api.receiving.begin(fmt.Sprintf("2001:db8::%x", i)) && i >= maxReceivingFrom {
+			t.Fatal("a network with many addresses counts as many")
+		}
+	}
+	if a := h.callAs("", "POST", "/hooks/github/acme", body, hookHeaders("d2", body)...); a.status != http.StatusAccepted {
+		t.Errorf("while others are slow: %d %s", a.status, a.body)
+	}
+	for i := 0; i < maxReceiving; i++ {
+		h.api.receiving.begin(fmt.Sprint("another ", i))
 	}
 	if a := h.callAs("", "POST", "/hooks/github/acme", body, hookHeaders("d10", body)...); a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {
 		t.Errorf("too many at once: %d %s", a.status, a.body)
 	}
-	for range maxReceiving {
-		<-h.api.receiving
-	}
+	h.api.receiving = receiving{}
 	list := h.want(h.callAs(adminsKey, "GET", "/v1/events?limit=1", ""), 200)
 	items := list.get(t, "items").([]any)
 	if len(items) != 1 {
