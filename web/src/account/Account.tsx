@@ -8,6 +8,7 @@ import { declined, hasPasskeys, make } from "../passkey";
 import { ended, session } from "../api/session";
 import { words } from "../words";
 import { Once } from "./Once";
+import { shownLine } from "../parts/clip";
 
 const w = words.account;
 
@@ -145,7 +146,7 @@ function Passkeys({ list }: { list: Loaded<{ items: Passkey[] }> }) {
       <ul className="rows">
         {list.data?.items.map((p) => (
           <li key={p.id}>
-            <span className="grow">{p.name}</span>
+            <span className="grow">{shownLine(p.name)}</span>
             <span className="muted small">{p.usedAt ? w.used(since(p.usedAt, now)) : w.never}</span>
             <button type="button" className="button small danger" onClick={() => remove(p)}>
               {w.remove}
@@ -193,8 +194,8 @@ function Keys() {
         {list.data?.items.map((k) => (
           <li key={k.id}>
             <span className="badge">{w.kinds[k.kind]}</span>
-            <span className="grow ellipsis" title={k.name}>
-              {k.name}
+            <span className="grow ellipsis" title={shownLine(k.name)}>
+              {shownLine(k.name)}
             </span>
             {k.current && <span className="badge" data-tone="blue">{w.this}</span>}
             <span className="muted small">{k.expiresAt ? w.ends(new Date(k.expiresAt).toLocaleDateString()) : w.made(since(k.createdAt, now))}</span>

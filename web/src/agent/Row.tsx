@@ -9,7 +9,7 @@ import { words } from "../words";
 import { CallRow } from "./CallRow";
 import { cost } from "../parts/money";
 import { Shots } from "../parts/Shots";
-import { clip, shownProse } from "../parts/clip";
+import { clip, shown, shownProse } from "../parts/clip";
 import { few } from "../few";
 import { useFold } from "./folds";
 import { enqueue } from "../store/queue";
@@ -61,7 +61,7 @@ export const Row = memo(
             <Icon name={entry.status === "FINISHED" ? (entry.outcome && entry.outcome !== "done" ? "warn" : "check") : entry.status === "CANCELLED" ? "stop" : "warn"} />
             <div className="grow">
               <strong>{w.ended[entry.status] ?? entry.status}</strong> <span className="faint">{w.after(span(entry.ms))}</span> {entry.outcome && <Outcome outcome={entry.outcome} evidence={entry.evidence} />}
-              {entry.message && <p dir="auto">{clip(entry.message, 10_000)}</p>}
+              {entry.message && <p dir="auto">{shown(clip(entry.message, 10_000))}</p>}
               {entry.hint && <p className="muted">{entry.hint}</p>}
               {entry.evidence && <Evidence evidence={entry.evidence} />}
               {entry.status === "EXPIRED" && !entry.over && <Continue />}
@@ -208,7 +208,7 @@ function Noted({ entry }: Of<"note">) {
       {entry.again && <Attempt {...entry.again} />}
       {entry.text && !open && (
         <span className="cut" dir="auto">
-          {entry.text.slice(0, 300)}
+          {shownProse(entry.text.slice(0, 300))}
         </span>
       )}
     </>

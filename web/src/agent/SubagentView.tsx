@@ -1,5 +1,5 @@
 import type { Call, Subagent } from "../journal/entry";
-import { clip, shownProse } from "../parts/clip";
+import { clip, shownLine, shownProse } from "../parts/clip";
 import { few } from "../few";
 import { Markdown } from "../parts/Markdown";
 import { cost } from "../parts/money";
@@ -14,7 +14,7 @@ export function SubagentView({ of, call }: { of: Subagent; call: Call }) {
   const told = entries.filter((e) => e.kind !== "turn");
   const total = tokens.input + tokens.output + tokens.cacheRead + tokens.cacheWrite;
   return (
-    <section className="subagent" aria-label={words.tools.subagent.of(of.type, of.description)}>
+    <section className="subagent" aria-label={shownLine(words.tools.subagent.of(of.type, of.description))}>
       <p className="small muted">
         {of.model} {total > 0 && <>· {words.agent.tokens(few(total))} · {cost(tokens)}</>}
       </p>

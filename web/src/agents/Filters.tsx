@@ -7,6 +7,7 @@ import { session, useMay } from "../api/session";
 import { words } from "../words";
 import { repoName, standings } from "../parts/status";
 import type { Find } from "../api/types";
+import { shownLine } from "../parts/clip";
 
 const w = words.agents;
 const day = 86_400_000;
@@ -153,7 +154,7 @@ function More({ filters: f, set }: { filters: FilterChoice; set: (now: FilterCho
           options={[
             ["", w.mine],
             ["everybody", w.everybody],
-            ...(members.data?.items ?? []).filter((u) => u.id !== me?.id).map((u): [string, string] => [String(u.id), [u.firstName, u.lastName].filter(Boolean).join(" ") || (u.email ?? "")]),
+            ...(members.data?.items ?? []).filter((u) => u.id !== me?.id).map((u): [string, string] => [String(u.id), shownLine([u.firstName, u.lastName].filter(Boolean).join(" ") || (u.email ?? ""))]),
           ]}
         />
       )}

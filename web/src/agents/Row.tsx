@@ -35,7 +35,7 @@ export const AgentRow = memo(function AgentRow({ agent: a, now, index, total, to
       className="agent-row" data-index={index} data-picked={picked ? "" : undefined} aria-setsize={total} aria-posinset={index + 1}
       style={{ transform: `translateY(${top}px)` }}
     >
-      <input type="checkbox" tabIndex={-1} checked={picked} onChange={() => toggle(a.id)} aria-label={words.agents.select(name)} />
+      <input type="checkbox" tabIndex={-1} checked={picked} onChange={() => toggle(a.id)} aria-label={words.agents.select(shownLine(name))} />
       <a {...link({ page: "agent", id: a.id, tab: "conversation" })} tabIndex={active ? 0 : -1} onFocus={() => focused(a.id)}>
         <span className="name cut" dir="auto">
           {shownLine(name)}

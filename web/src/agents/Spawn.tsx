@@ -16,6 +16,7 @@ import { words } from "../words";
 import { closeSpawn } from "./spawn";
 import { repoName } from "../parts/status";
 import { refreshAgents } from "../store/agents";
+import { shownLine } from "../parts/clip";
 
 const w = words.spawn;
 type Form = { text: string; repo?: string; ref: string; model: string; params?: Choice["params"]; environment: string; runMode: RunMode; plan: boolean; pull: boolean; checks?: string; goal?: string } & Bounds;
@@ -122,7 +123,7 @@ export default function Spawn() {
                 <option value="">{w.environmentDefault}</option>
                 {environments.data?.items.map((x) => (
                   <option key={x.id} value={x.name}>
-                    {x.name}
+                    {shownLine(x.name)}
                   </option>
                 ))}
               </select>

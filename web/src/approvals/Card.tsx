@@ -42,7 +42,7 @@ export function ApprovalCard({ approval: a, bare = false, name }: { approval: Ap
       </div>
       {!bare && (
         <a className="cut muted small" dir="auto" {...link({ page: "agent", id: a.agentId, tab: "conversation" })}>
-          {name ?? w.open}
+          {name === undefined ? w.open : shownLine(name)}
         </a>
       )}
       {a.subagent && (
@@ -136,7 +136,7 @@ function HiddenCard({ approval: a, name }: { approval: Approval; name?: string }
       <p className="small muted">{w.hidden}</p>
       <div className="approval-acts">
         <a className="button first small cut" dir="auto" {...link({ page: "agent", id: a.agentId, tab: "conversation" })}>
-          {name ?? w.open}
+          {name === undefined ? w.open : shownLine(name)}
         </a>
       </div>
     </section>

@@ -5,16 +5,17 @@ import { words } from "../words";
 import { Hunks, type Said } from "./Hunks";
 import type { FileDiff } from "./parse";
 import type { Viewed } from "./viewed";
+import { shownName } from "../parts/clip";
 
 const w = words.changes;
 
 /** The changes of one file. */
 export const FileChanges = memo(function FileChanges({ file, split, said, collapsed = false, viewed = false, acts }: { file: FileDiff; split: boolean; said?: Said; collapsed?: boolean; viewed?: boolean; acts?: Pick<Viewed, "view" | "fold"> }) {
   return (
-    <section className="card file" id={`file-${file.path}`} aria-label={file.path}>
+    <section className="card file" id={`file-${file.path}`} aria-label={shownName(file.path)}>
       <header>
         {acts ? (
-          <button type="button" className="button quiet square small" aria-expanded={!collapsed} aria-label={w.fold(file.path)} onClick={() => acts.fold(file.path)}>
+          <button type="button" className="button quiet square small" aria-expanded={!collapsed} aria-label={w.fold(shownName(file.path))} onClick={() => acts.fold(file.path)}>
             <Icon name={collapsed ? "right" : "down"} />
           </button>
         ) : (
@@ -32,7 +33,7 @@ export const FileChanges = memo(function FileChanges({ file, split, said, collap
         <Counts file={file} />
         {acts && (
           <label className="row small muted viewed">
-            <input type="checkbox" checked={viewed} onChange={(e) => acts.view(file, e.target.checked)} aria-label={w.viewedOf(file.path)} /> <span aria-hidden="true">{w.viewed}</span>
+            <input type="checkbox" checked={viewed} onChange={(e) => acts.view(file, e.target.checked)} aria-label={w.viewedOf(shownName(file.path))} /> <span aria-hidden="true">{w.viewed}</span>
           </label>
         )}
       </header>

@@ -1,5 +1,5 @@
 import { memo, useLayoutEffect, useMemo, useRef, useState, type ReactNode } from "react";
-import { clipLine } from "../parts/clip";
+import { clipLine, shownName } from "../parts/clip";
 import { Code } from "../parts/Code";
 import { languageOf } from "../parts/colour";
 import { words } from "../words";
@@ -29,7 +29,7 @@ export const Hunks = memo(function Hunks({ file, split, said }: { file: FileDiff
   const [writing, setWriting] = useState("");
   const language = languageOf(file.path);
   return (
-    <div className={split ? "diff split" : "diff"} role="region" aria-label={w.of(file.path)} tabIndex={0}>
+    <div className={split ? "diff split" : "diff"} role="region" aria-label={w.of(shownName(file.path))} tabIndex={0}>
       <div className="diff-inner" style={{ minWidth: `max(100%, calc(${width}ch + 90px))` }}>
         {chunks.map((rows, i) => (
           <Chunk key={i} rows={rows} first={i === 0} path={file.path} language={language} said={said} writing={writing} write={setWriting} />

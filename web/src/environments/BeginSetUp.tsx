@@ -9,6 +9,7 @@ import { StatusBadge } from "../parts/Status";
 import { since, useNow } from "../parts/time";
 import { go, link } from "../route";
 import { words } from "../words";
+import { shownLine } from "../parts/clip";
 
 const w = words.setUp;
 type Way = keyof typeof w.ways;
@@ -104,7 +105,7 @@ export default function BeginSetUp() {
                     <Icon name={a.env.preset === "setup" ? "machine" : "agents"} />
                     <a className="grow" {...link({ page: "setup", id: a.id })}>
                       <strong className="cut" dir="auto">
-                        {a.name}
+                        {shownLine(a.name ?? "")}
                       </strong>
                       <span className="muted small cut">{a.repos?.map((r) => repoName(r.url)).join(", ")}</span>
                     </a>

@@ -12,6 +12,7 @@ import { Details } from "./Details";
 import { File } from "./File";
 import { History } from "./History";
 import { Snapshots } from "./Snapshots";
+import { shownLine } from "../parts/clip";
 
 const w = words.environments;
 
@@ -42,7 +43,7 @@ export default function Environment({ id, part }: { id: string; part: Part }) {
           <Icon name="left" />
         </a>
         <h1 className="cut grow" dir="auto">
-          {data.name}
+          {shownLine(data.name)}
         </h1>
         <span className="badge">{w.owner[data.owner]}</span>
         {may && (

@@ -8,6 +8,7 @@ import { repoName } from "../parts/status";
 import { useMay } from "../api/session";
 import { words } from "../words";
 import { Details } from "./Details";
+import { shownLine } from "../parts/clip";
 
 const w = words.environments;
 
@@ -51,7 +52,7 @@ export default function Environments() {
                 <Icon name="environments" />
                 <a className="grow" {...link({ page: "environments", id: e.id })}>
                   <strong className="cut" dir="auto">
-                    {e.name}
+                    {shownLine(e.name)}
                   </strong>
                   <span className="muted small cut">{e.repos.map((r) => repoName(r.url)).join(", ") || w.noRepos}</span>
                 </a>

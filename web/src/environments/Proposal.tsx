@@ -9,6 +9,7 @@ import { toast, toastFailure } from "../parts/toast";
 import { go, link } from "../route";
 import { words } from "../words";
 import { EnvironmentText } from "./Text";
+import { shownLine } from "../parts/clip";
 
 const w = words.setUp;
 
@@ -38,7 +39,7 @@ export function Head({ agent, instead, children }: { agent: Agent; instead?: Rea
         <Icon name="left" />
       </a>
       <h1 className="cut grow" dir="auto">
-        {agent.name}
+        {shownLine(agent.name ?? "")}
       </h1>
       {children}
       {instead || (

@@ -12,6 +12,7 @@ import { go } from "../route";
 import { ended } from "../api/session";
 import { words } from "../words";
 import type { AgentSummary } from "../api/types";
+import { shownLine } from "../parts/clip";
 
 const w = words.palette;
 export const paletteOpen = new Signal(false);
@@ -90,7 +91,7 @@ function Commands() {
             <li key={item.agent?.id ?? item.name} id={`palette-${i}`} role="option" aria-selected={i === at} onMouseMove={() => setAt(i)} onClick={() => run(item)}>
               <Icon name={item.icon} />
               <span className="cut grow" dir="auto">
-                {item.name}
+                {shownLine(item.name)}
               </span>
               {item.agent && <StatusBadge agent={item.agent} />}
               {item.key && <kbd>{item.key}</kbd>}

@@ -155,7 +155,7 @@ function spans(tokens: readonly Token[] | undefined, depth: number): ReactNode[]
         const href = safe(String(t["href"]));
         if (!href) return plain(t.raw, i);
         return (
-          <a key={i} href={href} title={href} target="_blank" rel="noreferrer noopener nofollow">
+          <a key={i} href={href} title={shown(href)} target="_blank" rel="noreferrer noopener nofollow">
             {spans(t.tokens, depth + 1)}
           </a>
         );
@@ -163,7 +163,7 @@ function spans(tokens: readonly Token[] | undefined, depth: number): ReactNode[]
       case "image":
         return (
           <span key={i} className="faint">
-            {words.markdown.image(String(t["text"]), String(t["href"]))}
+            {shown(words.markdown.image(String(t["text"]), String(t["href"])))}
           </span>
         );
     }

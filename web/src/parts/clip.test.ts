@@ -10,7 +10,8 @@ test("the middle of a long text is left out, and counted", () => {
 test("characters that change the order of text, or cannot be seen, are named", () => {
   expect(shown("rm\u202E -rf \u2066x")).toBe("rm⟨U+202E⟩ -rf ⟨U+2066⟩x");
   expect(shown("rm -rf /tm\u200Bp\u00AD\u{E0041}\u0007")).toBe("rm -rf /tm⟨U+200B⟩p⟨U+00AD⟩⟨U+E0041⟩⟨U+0007⟩");
-  for (const plain of ["اكتب", "<b>é 日本 😀</b>", "👩‍💻", "\tif (a)\r\n"]) expect(shown(plain)).toBe(plain);
+  for (const c of ["\u3164", "\u180E", "\u2063", "\uFFA0", "\u{E0101}", "\u{E01EF}", "\u{1D173}", "\uFFF9"]) expect(shown(`a${c}b`)).toBe(`a⟨U+${c.codePointAt(0)!.toString(16).toUpperCase()}⟩b`);
+  for (const plain of ["❤️", "می‌خواهم", "اكتب", "<b>é 日本 😀</b>", "👩‍💻", "\tif (a)\r\n"]) expect(shown(plain)).toBe(plain);
   expect(shownName("a\nb\u202Egpj.exe")).toBe("a⟨U+000A⟩b⟨U+202E⟩gpj.exe");
   expect(shownProse("see \u202Egnp.exe\u202C \u200Eنعم")).toBe("see ⟨U+202E⟩gnp.exe\u202C \u200Eنعم");
 });

@@ -17,8 +17,11 @@ export function newest(text: string, most: number): string {
 /** The same for a single line: it keeps only the beginning. */
 export const clipLine = (line: string, most = 2_000): string => (line.length <= most ? line : `${line.slice(0, most)}… ${words.clipped(line.length - most)}`);
 
-// Bidirectional controls, invisible characters, and control characters other than tab and line ends.
-const hidden = /[\u0000-\u0008\u000B\u000C\u000E-\u001F\u007F-\u009F\u00AD\u061C\u200B\u200E\u200F\u2028-\u202E\u2060-\u206F\uFEFF\u{E0000}-\u{E007F}]/gu;
+// Control characters other than tab and line ends, and all that show nothing: format
+// characters such as those of direction, fillers, tags and supplementary selectors of
+// variants. Joiners, which some scripts and emoji need, and visible signs are not hidden.
+const hidden =
+  /(?![\u200C\u200D\u0600-\u0605\u06DD\u070F\u0890\u0891\u08E2])[\u0000-\u0008\u000B\u000C\u000E-\u001F\u007F-\u009F\u034F\u115F\u1160\u17B4\u17B5\u180B-\u180F\u2028\u2029\u2065\u3164\uFFA0\p{Cf}\u{E0000}-\u{E0FFF}]/gu;
 const control = /[\u0000-\u001F]/g;
 
 const named = (c: string) => `⟨U+${(c.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}⟩`;

@@ -1,5 +1,6 @@
 import { words } from "../words";
 import { toast } from "./toast";
+import { shownLine } from "./clip";
 
 const w = words.mcp;
 
@@ -14,7 +15,7 @@ export function cameBack() {
   const q = new URLSearchParams(location.search);
   const how = q.get("mcp");
   if (!how) return;
-  const name = (q.get("mcp-server") ?? "").slice(0, 64);
+  const name = shownLine((q.get("mcp-server") ?? "").slice(0, 64));
   toast(how === "signed-in" ? w.done(name) : (w.ended[how] ?? w.notDone), how !== "signed-in");
   history.replaceState(history.state, "", location.pathname + location.hash);
 }

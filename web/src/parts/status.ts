@@ -1,5 +1,6 @@
 import type { AgentSummary, Find } from "../api/types";
 import { words } from "../words";
+import { shownName } from "./clip";
 
 export type Status = keyof typeof words.status;
 export type Tone = "amber" | "red" | "green" | "blue" | "grey";
@@ -57,7 +58,7 @@ const stands: Record<string, (a: AgentSummary, now: number) => boolean> = {
 /** repoName is the last two parts of a repository's address: owner/name. */
 export function repoName(url = ""): string {
   const path = url.replace(/^[a-z+]+:\/\/[^/]*\//i, "").replace(/^[^/]*@[^:/]*:/, "");
-  return path.replace(/\.git$/, "").split("/").filter(Boolean).slice(-2).join("/");
+  return shownName(path.replace(/\.git$/, "").split("/").filter(Boolean).slice(-2).join("/"));
 }
 
 /** listed filters the agents that are already loaded, until the server has answered. */

@@ -9,10 +9,11 @@ import { session, useMay } from "../api/session";
 import { words } from "../words";
 import { DiskUsage } from "./DiskUsage";
 import { Usage } from "./Usage";
+import { shownLine } from "../parts/clip";
 
 const w = words.team;
 const roles: Role[] = ["viewer", "member", "admin", "owner"];
-const nameOf = (u: User) => [u.firstName, u.lastName].filter(Boolean).join(" ") || u.email || w.nobody;
+const nameOf = (u: User) => shownLine([u.firstName, u.lastName].filter(Boolean).join(" ") || u.email || "") || w.nobody;
 
 /** The members, their usage and, for admins, the team's settings. */
 export default function Team() {

@@ -4,6 +4,7 @@ import { Empty, Failed, Loading } from "../parts/State";
 import { costOf } from "../parts/money";
 import { words } from "../words";
 import { days, stack, sum, type Group, type Row } from "./usage";
+import { shownLine } from "../parts/clip";
 
 const w = words.team;
 const groups = Object.keys(w.by) as Group[];
@@ -60,7 +61,7 @@ export function Usage() {
               <tbody>
                 {sum(rows, by).map((s) => (
                   <tr key={s.name}>
-                    <th scope="row">{s.name || "–"}</th>
+                    <th scope="row">{shownLine(s.name) || "–"}</th>
                     <td>{s.runs.toLocaleString()}</td>
                     <td>{short(s.input)}</td>
                     <td>{short(s.cached)}</td>
@@ -110,7 +111,7 @@ function Chart({ rows, by, all }: { rows: readonly Row[]; by: Group; all: readon
           {series.map((s, n) => (
             <li key={s.name}>
               <i data-series={n} />
-              <span className="ellipsis">{s.name || "–"}</span>
+              <span className="ellipsis">{shownLine(s.name) || "–"}</span>
             </li>
           ))}
         </ul>
