@@ -55,7 +55,7 @@ func Open(program string, first int, network bool) (*Space, error) {
 		layers <- err
 	}()
 	err := asOwner(first, func() (err error) {
-		spaces, err := makeNamespaces(program, flags, idsOfMachine(first))
+		spaces, err := makeBounded(program, flags, idsOfMachine(first))
 		u.User, u.Network = spaces[0], spaces[1]
 		return err
 	})

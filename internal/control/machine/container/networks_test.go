@@ -1,0 +1,46 @@
+package container
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"aloft/internal/control/machine"
+)
+
+// makeNetworks creates network namespaces and holds them by descriptors until the
+// kernel refuses one, and prints their number.
+const makeNetworks = `
+import ctypes, os, resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+libc = ctypes.CDLL(None)
+assert libc.unshare(0x10000000) == 0
+held = []
+while len(held) < 3000 and libc.unshare(0x40000000) == 0: held.append(os.open("/proc/self/ns/net", os.O_RDONLY))
+print(len(held))
+`
+
+// TestNetworksAreBounded has a user and root in a machine create network namespaces,
+// most of whose memory the kernel charges to no cgroup. Root in a machine that may run
+// Docker must not be able to raise the limit either.
+func TestNetworksAreBounded(t *testing.T) {
+	asUser := []string{"setpriv", "--reuid=1000", "--regid=1000", "--clear-groups"}
+	asRoot := []string{"sh", "-c", `(echo 100000 > /proc/sys/user/max_net_namespaces) 2>/dev/null; exec "$@"`, "sh"}
+	for _, c := range []struct {
+		name   string
+		r      *Runtime
+		before []string
+	}{
+		{"a user", newRuntime(t, t.TempDir(), engines(t)["runc"]), asUser},
+		{"root", newRuntime(t, t.TempDir(), engines(t)["runc"]), asRoot},
+		{"root with Docker", dockerRuntime(t), asRoot},
+	} {
+		m := create(t, c.r, machine.Spec{Image: "host"}).(*Machine)
+		got := ask(t, m, append(slices.Clone(c.before), "python3", "-c", makeNetworks)...)
+		var n int
+		if _, err := fmt.Sscan(strings.TrimSpace(got.Output), &n); err != nil || n < 500 || n > 1024 {
+			t.Errorf("%s: %d network namespaces, %v: %+v; want at most 1024", c.name, n, err, got)
+		}
+	}
+}
