@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strconv"
 
@@ -42,8 +43,49 @@ func (m *Machine) makeCgroups(l machine.Limits) error {
 		if err := h.Limit(filepath.Join(m.cgroup, egressCgroup), cgroup.Limits(egressLimits)); err != nil {
 			return fmt.Errorf("cgroup %s: %w", m.cgroup, err)
 		}
+		if err := m.limitSocketMemory(h); err != nil {
+			return fmt.Errorf("cgroup %s: limit the memory of sockets: %w", m.cgroup, err)
+		}
 	}
 	return nil
+}
+
+// limitSocketMemory limits the memory of the machine's sockets to an eighth of the
+// amount at which the kernel slows down all TCP connections of the host. Without a
+// limit, cgroup v1 counts this memory towards no cgroup. It counts the sockets of
+// processes whose own cgroup has the limit, so the child cgroups have it too. Cgroup
+// v2 counts it towards memory.max.
+func (m *Machine) limitSocketMemory(h cgroup.Hierarchy) error {
+	if h.V2 || !h.Has("memory") {
+		return nil
+	}
+	limit, err := socketMemory()
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(filepath.Join(h.Dir, m.inside()), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	for _, name := range []string{m.cgroup, m.inside(), filepath.Join(m.cgroup, egressCgroup)} {
+		err := h.Write(name, "memory.kmem.tcp.limit_in_bytes", strconv.FormatInt(limit, 10))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // removed from newer kernels
+			return err
+		}
+	}
+	return nil
+}
+
+// socketMemory returns the limit of limitSocketMemory in bytes.
+func socketMemory() (int64, error) {
+	pages, err := os.ReadFile("/proc/sys/net/ipv4/tcp_mem")
+	if err != nil {
+		return 0, err
+	}
+	var low, pressure int64 // it has a third value, the maximum
+	if _, err := fmt.Sscan(string(pages), &low, &pressure); err != nil {
+		return 0, fmt.Errorf("tcp_mem %q: %w", pages, err)
+	}
+	return pressure * int64(os.Getpagesize()) / 8, nil
 }
 
 // plus adds limits. A limit that is unset in l stays unset.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"aloft/internal/control/cgroup"
 	"aloft/internal/control/machine"
 )
 
@@ -20,6 +21,45 @@ held = []
 while len(held) < 3000 and libc.unshare(0x40000000) == 0: held.append(os.open("/proc/self/ns/net", os.O_RDONLY))
 print(len(held))
 `
+
+// fillSockets fills the buffers of TCP connections to itself, and prints how many
+// bytes they took.
+const fillSockets = `
+import socket
+listener = socket.create_server(("127.0.0.1", 0))
+held, total = [], 0
+for n in range(200):
+    ends = [socket.create_connection(listener.getsockname()), listener.accept()[0]]
+    for s in ends:
+        s.setblocking(False)
+        try:
+            while True: total += s.send(bytes(65536))
+        except BlockingIOError: pass
+    held += ends
+print(total)
+`
+
+// TestSocketMemoryIsBounded has a machine fill the buffers of its sockets. They share
+// one limit of the host's with the TCP connections of everybody.
+func TestSocketMemoryIsBounded(t *testing.T) {
+	all, err := cgroup.Mounted()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(all, func(h cgroup.Hierarchy) bool { return !h.V2 && h.Has("memory") }) {
+		t.Skip("cgroup v2 counts sockets towards memory.max")
+	}
+	limit, err := socketMemory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := create(t, newRuntime(t, t.TempDir(), engines(t)["runc"]), machine.Spec{Image: "host"}).(*Machine)
+	got := ask(t, m, "python3", "-c", fillSockets)
+	var n int64
+	if _, err := fmt.Sscan(got.Output, &n); err != nil || n < 1<<20 || n > limit*3/2 {
+		t.Errorf("sockets take %d MiB, %v: %+v; want at most %d", n>>20, err, got, limit>>20)
+	}
+}
 
 // TestNetworksAreBounded has a user and root in a machine create network namespaces,
 // most of whose memory the kernel charges to no cgroup. Root in a machine that may run
