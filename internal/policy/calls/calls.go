@@ -55,6 +55,27 @@ var Sockets = []Socket{
 	{Family: unix.AF_NETLINK, Protocols: []int{unix.NETLINK_NETFILTER}, For: Docker},
 }
 
+// An Option is a set of socket options: those of a level whose number is Value in
+// the bits of Mask.
+type Option struct {
+	Level       int
+	Mask, Value uint32
+}
+
+// Options are the socket options that a process in a machine without Docker may read
+// and set. Missing are those of the packet filter, which raw sockets configure without
+// netlink: the numbers from 64 on of IPv4, and 64, 65, 68 and 69 of IPv6. A process
+// has the rights for them in a user namespace that it has created.
+var Options = []Option{
+	{Level: unix.SOL_SOCKET}, {Level: unix.SOL_TCP}, {Level: unix.SOL_UDP}, {Level: unix.SOL_ICMPV6}, {Level: unix.SOL_RAW},
+	{Level: unix.SOL_PACKET}, {Level: unix.SOL_NETLINK}, {Level: unix.SOL_TLS},
+	{Level: unix.SOL_IP, Mask: ^uint32(63)},
+	{Level: unix.SOL_IPV6, Mask: ^uint32(63)},
+	{Level: unix.SOL_IPV6, Mask: ^uint32(1), Value: 66}, // IPV6_RECVTCLASS, IPV6_TCLASS
+	{Level: unix.SOL_IPV6, Mask: ^uint32(1), Value: 70}, // IPV6_AUTOFLOWLABEL
+	{Level: unix.SOL_IPV6, Mask: ^uint32(7), Value: 72}, // IPV6_ADDR_PREFERENCES to IPV6_FREEBIND
+}
+
 var (
 	stream = []int{unix.SOCK_STREAM}
 	dgram  = []int{unix.SOCK_DGRAM}

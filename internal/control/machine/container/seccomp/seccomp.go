@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -115,6 +116,10 @@ func Machine(arch string, kernel [2]int, capabilities []string, docker bool) (*s
 		return nil, err
 	}
 	refused := append(calls.RefusedTo(kind), "socket", "socketpair", "socketcall")
+	options := []string{"getsockopt", "setsockopt"}
+	if !docker {
+		refused = append(refused, options...)
+	}
 	for i := range p.Syscalls {
 		p.Syscalls[i].Names = slices.DeleteFunc(p.Syscalls[i].Names, func(name string) bool { return slices.Contains(refused, name) })
 	}
@@ -145,6 +150,13 @@ func Machine(arch string, kernel [2]int, capabilities []string, docker bool) (*s
 		missing := uint(unix.ENOSYS)
 		p.Syscalls = append(p.Syscalls, specs.LinuxSyscall{Names: []string{"keyctl"}, Action: specs.ActErrno, ErrnoRet: &missing})
 		return p, nil
+	}
+	for _, o := range calls.Options {
+		args := []specs.LinuxSeccompArg{masked(1, math.MaxUint32, uint64(o.Level))}
+		if o.Mask != 0 {
+			args = append(args, masked(2, uint64(o.Mask), uint64(o.Value)))
+		}
+		allow(options, args...)
 	}
 	const barred = calls.Namespaces &^ calls.MachineNamespaces
 	allow([]string{"clone"}, masked(0, barred, 0))
