@@ -1,5 +1,5 @@
 import type { ReactNode } from "react";
-import { clipLine } from "../parts/clip";
+import { clipLine, shownName } from "../parts/clip";
 import { Code } from "../parts/Code";
 import { languageOf } from "../parts/colour";
 import { words } from "../words";
@@ -31,7 +31,7 @@ export function SmallDiff({ file, most = 60 }: { file: FileDiff; most?: number }
   const language = languageOf(file.path);
   const all = file.hunks.flatMap((h) => h.lines);
   return (
-    <div className="diff" role="region" aria-label={words.changes.of(file.path)} tabIndex={0}>
+    <div className="diff" role="region" aria-label={words.changes.of(shownName(file.path))} tabIndex={0}>
       {all.slice(0, most).map((line, i) => (
         <DiffLine key={i} line={line} language={language} />
       ))}

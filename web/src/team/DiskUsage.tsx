@@ -1,6 +1,7 @@
 import { useClient, useLoad } from "../api/use";
 import { Failed, Loading } from "../parts/State";
 import { words } from "../words";
+import { shownLine } from "../parts/clip";
 
 const w = words.team.disk;
 const units = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -37,7 +38,7 @@ export function DiskUsage() {
             <tbody>
               {people.map((p) => (
                 <tr key={p.userId}>
-                  <th scope="row">{p.userId === 0 ? w.server : p.user || words.team.nobody}</th>
+                  <th scope="row">{p.userId === 0 ? w.server : shownLine(p.user ?? "") || words.team.nobody}</th>
                   <td>{sizeOf(p.bytes)}</td>
                   <td>{p.inodes.toLocaleString()}</td>
                   <td>

@@ -128,7 +128,7 @@ function Audit() {
             <time className="muted small" dateTime={a.time} title={new Date(a.time).toLocaleString()}>
               {since(a.time, now)}
             </time>
-            <span className="ellipsis">{a.user || w.nobody}</span>
+            <span className="ellipsis">{shownLine(a.user ?? "") || w.nobody}</span>
             <span className="grow ellipsis mono small">
               {a.action} {a.target}
             </span>
