@@ -48,7 +48,7 @@ var exits = map[string]exit{
 	"internal/control/mcp/session.go client":               {1, "what agents say to remote MCP servers, by their own calls", ""},
 	"internal/control/websearch/websearch.go client":       {2, "queries of agents' searches, by their own calls, to the operator's search provider", ""},
 	"internal/control/model/wire.go client":                {3, toModel, ""},
-	"internal/control/signin/provider.go client":           {1, "who signs in", ""},
+	"internal/control/signin/provider.go client":           {2, "who signs in", ""},
 	"internal/control/lfs/lfs.go client":                   {3, "large files of the repository, to its server", ""},
 	"internal/control/mirror/git.go client":                {1, "the branch, to its repository", ""},
 	"internal/control/egress/client.go client":             {2, "the server's own orders, to the process of a machine's network", ""},
