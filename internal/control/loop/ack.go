@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// acks are the acknowledgements of a conversation's results. They are sent
-// while the model is asked for its next reply, before the calls of that reply. If
-// the server dies before one is sent, the next loop that reaches the machine drops
+// acks are the acknowledgements of a conversation's results. acks sends them
+// while the model writes its next reply, before the calls of that reply. If the
+// server dies before sending one, the next loop that reaches the machine drops
 // the call there.
 type acks struct {
 	mu      sync.Mutex
@@ -23,8 +23,8 @@ func (a *acks) add(callID string) {
 	a.due = append(a.due, callID)
 }
 
-// acknowledge starts to tell the machine which results are journaled. It does
-// not wait.
+// acknowledge starts to tell the machine which results are journaled, and does
+// not wait for replies.
 func (t *thread) acknowledge(ctx context.Context) {
 	t.acks.mu.Lock()
 	defer t.acks.mu.Unlock()
@@ -38,7 +38,7 @@ func (t *thread) acknowledge(ctx context.Context) {
 }
 
 // refused returns the first error among the replies that the machine has sent
-// so far. It does not wait for the others.
+// so far. It does not wait for further replies.
 func (a *acks) refused() (err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -28,8 +28,8 @@ type Reviewer interface {
 	// Guards reports whether the machine must check the call's path as well.
 	Guards(ctx context.Context, a agent.Agent, c conversation.ToolCall) (bool, error)
 	// GuardsLine returns the checks that the machine must do before it runs a
-	// shell command that an allow list allows outside of the sandbox. nil means
-	// none.
+	// shell command that an allow list allows outside of the sandbox, or nil
+	// for no checks.
 	GuardsLine(ctx context.Context, s *agent.State, c conversation.ToolCall) (*conversation.Guard, error)
 	// Until returns when an approval that is requested now expires and counts
 	// as denied. The zero time means never.
@@ -72,9 +72,10 @@ func (t *thread) admit(ctx context.Context, c agent.Call) (agent.Call, bool, err
 	return c, true, nil
 }
 
-// judge decides about a call by hooks and rules, and sets c.Judged. If they
-// leave it open, it returns the function ask, which asks the classifier or a
-// person; asking a person sets c.Approval instead of c.Judged.
+// judge decides about a call by hooks and rules, and sets c.Judged. If hooks
+// and rules do not decide, it returns the function ask, which asks the
+// classifier or a person. If ask asks a person, it sets c.Approval instead of
+// c.Judged.
 func (t *thread) judge(ctx context.Context, c *agent.Call) (ask func() error, err error) {
 	outcome, err := t.before(ctx, c)
 	if err != nil {
@@ -84,7 +85,7 @@ func (t *thread) judge(ctx context.Context, c *agent.Call) (ask func() error, er
 		t.setJudged(c, agent.CallRefused, "hook", outcome.UserMessage, loophook.Refusal(outcome))
 		return nil, nil
 	}
-	if outcome.UpdatedInput != nil && t.task != agent.ChecksThread { // a check runs as written or not at all
+	if outcome.UpdatedInput != nil && t.task != agent.ChecksThread { // do not change the command of a check: if a hook wants to, refuse the call
 		c.Args = outcome.UpdatedInput
 	}
 	if c.Name == agent.SwitchTool {
@@ -99,9 +100,9 @@ func (t *thread) judge(ctx context.Context, c *agent.Call) (ask func() error, er
 		return nil, nil
 	}
 	if check := t.state().CheckOf(c.ID); check != nil && check.Source == agent.CheckOfRequest && outcome.Permission != hook.Ask {
-		// The user's own command runs outside of the sandbox, like one on an
-		// allow list, but only if no sandboxed command could have changed the
-		// program that it starts.
+		// A check runs outside of the sandbox, like a command on an allow list,
+		// but only if no sandboxed command could have changed the program that
+		// the check starts.
 		t.setJudged(c, agent.CallRun, "policy", "a check requested with the run", "")
 		return nil, nil
 	}
@@ -131,7 +132,7 @@ func (t *thread) judge(ctx context.Context, c *agent.Call) (ask func() error, er
 const maxRefused = 10
 
 // classify asks the classifier about a call. If the classifier has refused the
-// same call before in this run, a person is asked instead.
+// same call before in this run, classify asks a person instead.
 func (t *thread) classify(ctx context.Context, c *agent.Call, v review.Verdict) error {
 	s := t.state()
 	if slices.Contains(s.Refused, agent.RefusedCall{Tool: c.Name, Args: string(c.Args)}) {
@@ -182,9 +183,9 @@ func (t *thread) unjournaled(c agent.Call) []agent.Body {
 	return []agent.Body{c.Judged}
 }
 
-// sentEvents returns the events that record that a call was sent, and to which boot
-// of the machine, together with the decision about it. They are journaled in
-// one append, before the call is sent.
+// sentEvents returns the events that record that a call was sent, to which boot
+// of the machine, and the decision about the call. They are journaled in one
+// append, before the call is sent.
 func (t *thread) sentEvents(c agent.Call, bootID string) []agent.Body {
 	return append(t.unjournaled(c), &agent.CallSent{CallID: c.ID, BootID: bootID, Unhooked: c.Unhooked})
 }
@@ -216,8 +217,8 @@ func (t *thread) judgeModeSwitch(ctx context.Context, c *agent.Call) (ask func()
 	return nil
 }
 
-// question asks a person about a call. A call that is too long to be shown
-// completely is refused.
+// question asks a person about a call. It refuses a call that is too long to be
+// shown completely.
 func (t *thread) question(ctx context.Context, c *agent.Call, v review.Verdict) error {
 	if v.TooLong {
 		t.setJudged(c, agent.CallRefused, "policy", "too long for a person to review",
@@ -282,7 +283,7 @@ func (t *thread) await(ctx context.Context, c *agent.Call) error {
 	return nil
 }
 
-// applyAnswer decides about a call by a person's answer.
+// applyAnswer records a person's answer as the decision about a call.
 func (t *thread) applyAnswer(c *agent.Call) {
 	if c.Answer.Decision.Allows() {
 		t.setJudged(c, agent.CallRun, "person", "", "")

@@ -10,10 +10,9 @@ import (
 	"aloft/internal/fault"
 )
 
-// background runs the subagents that work in the background of a run. Each has its
-// own goroutine and its own conversation, apart from the agent's in the
-// journal. When the run's work ends they end too, and an error of one ends the
-// run's work.
+// background runs the subagents that work in the background of a run. Each has
+// its own goroutine and its own conversation in the journal. They end with the
+// run's work. An error of a subagent ends the run's work.
 type background struct {
 	ctx       context.Context // parent of all conversations of the run
 	end       context.CancelCauseFunc
@@ -48,8 +47,8 @@ func (b *background) begin(task string, work func(context.Context) error) {
 	})
 }
 
-// wait returns when a subagent has ended, which may have been before the call.
-// If the run's work ends first, it returns the cause.
+// wait returns when a subagent has ended, or at once if one ended before the
+// call. If the run's work ends first, it returns the cause.
 func (b *background) wait(ctx context.Context) error {
 	select {
 	case <-b.taskEnded:

@@ -54,7 +54,7 @@ func (t *thread) calls(ctx context.Context) error {
 			if err := context.Cause(each); err != nil {
 				return err
 			}
-			if !c.Sent { // a call that is already running is not paused
+			if !c.Sent { // pause only before a call is sent
 				if err := t.holdWhilePaused(each); err != nil {
 					return err
 				}
@@ -106,7 +106,7 @@ func (t *thread) call(ctx context.Context, c agent.Call) error {
 }
 
 // callAgain decides again about a call that the machine refused to start
-// because its hooks had not run.
+// because the call's hooks had not run.
 func (t *thread) callAgain(ctx context.Context, c agent.Call) error {
 	if err := t.record(ctx, &agent.CallReturned{CallID: c.ID}); err != nil {
 		return err
@@ -142,7 +142,7 @@ func (t *thread) abandon(ctx context.Context) error {
 		abort(ErrCancel)
 		result, took, started, err := t.machine.Attach(aborted, c.ID, func(remote.Delta) {})
 		switch {
-		case errors.Is(err, remote.ErrLost): // the call is lost with the machine
+		case errors.Is(err, remote.ErrLost): // the call was lost with the machine
 			return err
 		case err != nil && ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -162,7 +162,7 @@ func (t *thread) abandon(ctx context.Context) error {
 	return nil
 }
 
-// recordResult journals a result, preceded by the other events. It does so even if ctx
+// recordResult journals the other events, then a result. It does so even if ctx
 // has ended, since the call has already happened.
 func (t *thread) recordResult(ctx context.Context, id string, r tool.Result, took time.Duration, before ...agent.Body) error {
 	last, cancel := journal.Outliving(ctx)

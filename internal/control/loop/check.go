@@ -47,11 +47,11 @@ func (l *Loop) checksThread() *thread {
 	return &thread{Loop: l, machine: l.own.machine, task: agent.ChecksThread}
 }
 
-// beginChecks commits the work and journals the checks to run on it. It
-// journals none if the work cannot be committed, since [Loop.deliverAll]
-// reports why. told has the same meaning as in [Loop.check].
+// beginChecks commits the work and journals which checks to run on it. If it
+// cannot commit the work, it journals no checks, because [Loop.deliverAll] will
+// report the error. told has the same meaning as in [Loop.check].
 func (l *Loop) beginChecks(ctx context.Context, s *agent.State) (notified bool, err error) {
-	if len(s.Checking.Thread.Calls) > 0 { // of a round that something interrupted
+	if len(s.Checking.Thread.Calls) > 0 { // calls of an interrupted round
 		if err := l.checksThread().abandon(ctx); err != nil {
 			return false, err
 		}
@@ -96,7 +96,7 @@ func (l *Loop) endChecks(ctx context.Context, s *agent.State) (notified bool, er
 	ended := &agent.ChecksEnded{Results: s.Checking.Results}
 	lost := slices.ContainsFunc(ended.Results, func(r agent.CheckResult) bool { return r.State == agent.CheckLost })
 	if ended.Again = lost && s.Checking.Repeated < maxLost; ended.Again {
-		return true, l.rec.Record(ctx, ended) // the loop comes back here, and commits first
+		return true, l.rec.Record(ctx, ended) // the loop calls check again, which commits first
 	}
 	bodies := []agent.Body{ended}
 	if proof.SendBack(s, l.Checks.MaxSendBacks()) {

@@ -31,8 +31,9 @@ func (t *thread) compact(ctx context.Context) error {
 	return t.record(ctx, plan.Done(summary, used))
 }
 
-// summarize asks the fast model for the summary if it can read as much as the
-// agent's own model, and otherwise, or if that fails, the agent's own.
+// summarize asks the fast model for the summary if its context window is large
+// enough. Otherwise, or if the fast model fails, summarize asks the agent's own
+// model.
 func (t *thread) summarize(ctx context.Context, plan compact.Plan) (summary string, used conversation.Usage, err error) {
 	const purpose = "summary"
 	own := answerer{t.model, t.info, purpose}

@@ -23,10 +23,10 @@ import (
 // Config configures a loop.
 type Config struct {
 	Journal store.Journal
-	Owner   string // holds the lease on the agent
+	Owner   string // holder of the lease on the agent
 	Models  Models
 	// Machine returns the agent's machine, ready for calls. It creates,
-	// restarts or boots the machine if necessary, and records that.
+	// restarts or boots the machine if necessary, and records what it did.
 	Machine func(ctx context.Context, s *agent.State, record journal.Record) (remote.Machine, error)
 	// Shortages returns the shortages of the agent's machine that s does not
 	// record yet: [agent.MachineOutOfMemory] and [agent.MachineDiskFull]. If it
@@ -95,11 +95,11 @@ type Team struct {
 
 // Limits are the server's limits for a run.
 type Limits struct {
-	// Repeats is how often an identical call may have an identical result, with
-	// no change in between, before the model is told. After as many further
-	// repetitions the run ends. 0 means any number.
+	// Repeats is how many times an identical call may have an identical result,
+	// with no change in between, before the model is warned. After as many
+	// further repetitions the run ends. 0 means no limit.
 	Repeats int
-	// JournalQuota limits the bytes that events caused by the machine may take
-	// in the journal, per run; 0 means 1 GiB.
+	// JournalQuota limits the journal's growth by events that the machine
+	// causes, in bytes per run; 0 means 1 GiB.
 	JournalQuota int64
 }

@@ -13,8 +13,8 @@ import (
 	"aloft/internal/hook"
 )
 
-// end ends the run, for the cause that ended its work, unless the cause leaves
-// the run open.
+// end ends the run because of the given cause, unless that cause leaves the run
+// open.
 func (l *Loop) end(ctx context.Context, cause error) error {
 	if c := context.Cause(ctx); c != nil {
 		cause = c
@@ -45,7 +45,7 @@ func (l *Loop) end(ctx context.Context, cause error) error {
 	}
 	kept, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTimeout)
 	defer cancel()
-	l.keep(kept) // after the last event, so that the end of the run does not wait for it
+	l.keep(kept) // after the last event, so that the end of the run is not delayed
 	return nil
 }
 
@@ -66,8 +66,8 @@ func (l *Loop) settleCalls(ctx context.Context) error {
 }
 
 // conclude runs the hooks for the end of a run and journals the last event. The
-// hooks have their own timeout: they can delay the last event, but neither
-// they, nor a cancel request, nor a server shutdown can change it.
+// hooks have their own timeout: they can delay the last event. Neither the
+// hooks, nor a cancel request, nor a server shutdown can change the last event.
 func (l *Loop) conclude(ctx context.Context, reason string, ended *agent.RunEnded) error {
 	l.tellEnd(ctx, reason)
 	last, cancel := journal.Outliving(ctx)

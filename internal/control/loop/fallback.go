@@ -8,7 +8,7 @@ import (
 	"aloft/internal/conversation"
 )
 
-// answerer is the model that requests go to, until its fallback replaces it.
+// answerer is the model that answers requests, until its fallback replaces it.
 type answerer struct {
 	model model.Model
 	info  model.Info
@@ -16,9 +16,8 @@ type answerer struct {
 	purpose string
 }
 
-// keepFallback makes the conversation continue with the model that it fell back
-// to, possibly in another process. If that model is no longer configured,
-// nothing changes.
+// keepFallback restores the conversation's fallback model after a restart in
+// another process. If that model is no longer configured, nothing changes.
 func (t *thread) keepFallback() {
 	name := t.state().Fallback
 	if name == "" || name == t.info.Name() || t.Models.Named == nil {
@@ -29,8 +28,8 @@ func (t *thread) keepFallback() {
 	}
 }
 
-// fallBack replaces c by its fallback if c has failed often enough because its
-// provider is busy, and journals that. It returns false if c stays.
+// fallBack replaces c by its fallback if c's provider was busy too often, and
+// journals the change. It returns false if c stays.
 func (t *thread) fallBack(ctx context.Context, c *answerer, failed *model.Error, attempt int) (bool, error) {
 	if !failed.Busy() || c.info.Fallback == "" || attempt < c.info.FallbackAfter || t.Models.Named == nil {
 		return false, nil
@@ -58,7 +57,7 @@ func (t *thread) showsImages() bool {
 	return false
 }
 
-// fastModel returns the model for small requests: the fast one, or else the
+// fastModel returns the model for small requests: the fast model, or else the
 // agent's own. purpose describes the request.
 func (t *thread) fastModel(purpose string) answerer {
 	c := answerer{t.model, t.info, purpose}
@@ -71,9 +70,9 @@ func (t *thread) fastModel(purpose string) answerer {
 	return c
 }
 
-// askAside sends c one request of the server's own, and returns the text of the
-// reply and the usage with its cost. It retries like a request of the
-// conversation.
+// askAside sends c one request that is not part of the conversation. It returns
+// the text of the reply, and the usage with its cost. It retries like a request
+// of the conversation.
 func (t *thread) askAside(ctx context.Context, c *answerer, req model.Request) (text string, used conversation.Usage, err error) {
 	err = t.patiently(ctx, c, func(ctx context.Context) error {
 		var once conversation.Usage

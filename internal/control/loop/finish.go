@@ -23,8 +23,8 @@ import (
 // because of a secret, or if git hooks refuse, the model is told and the run
 // continues. Other failures do not stop the other repositories: finish pushes
 // everything that it can, then reports the error. A pull request that cannot be
-// opened is only reported and does not fail the run. Checks and the goal end
-// with the context limited, everything else with ctx.
+// opened is only reported and does not fail the run. The context limited
+// applies to the checks and the goal, ctx to everything else.
 func (l *Loop) finish(limited, ctx context.Context) error {
 	if notified, err := l.grind(limited); err != nil || notified {
 		return err
@@ -75,9 +75,10 @@ func (l *Loop) wrapUp(ctx context.Context, reason string, ended *agent.RunEnded)
 	return l.conclude(ctx, reason, ended)
 }
 
-// deliverAll commits and pushes every repository as far as possible; failed is
+// deliverAll commits and pushes every repository as far as possible. failed is
 // the first error. told means that the model was asked to fix a push, so the
-// rest of finish must wait. last means that the model will not be asked again.
+// rest of finish must wait. last tells deliverAll that the model will not be
+// asked again.
 func (l *Loop) deliverAll(ctx context.Context, last bool) (notified bool, failed, err error) {
 	if l.rec.Snapshot().Review != nil { // a reviewer delivers nothing but its findings
 		return false, nil, l.requests.PostReview(ctx, !last)
@@ -98,8 +99,8 @@ func (l *Loop) deliverAll(ctx context.Context, last bool) (notified bool, failed
 }
 
 // commit commits uncommitted changes in the agent's n-th repository. told means
-// that git hooks refused and the model was asked to fix it; last means that the
-// model will not be asked again.
+// that git hooks refused and the model was asked to fix it; last tells commit
+// that the model will not be asked again.
 func (l *Loop) commit(ctx context.Context, n int, last bool) (done remote.Delivered, notified bool, err error) {
 	s := l.rec.Snapshot()
 	privacy, err := l.privacy(ctx)
@@ -125,10 +126,10 @@ func (l *Loop) commit(ctx context.Context, n int, last bool) (done remote.Delive
 }
 
 // deliver commits uncommitted changes in the agent's n-th repository and pushes
-// its branch. It does not commit what checks have left in the working tree. If
-// there are several repositories, it pushes only those that the agent has
-// changed. told means that the push was refused and the model was asked to fix
-// it; last means that the model will not be asked again.
+// its branch. It does not commit changes that checks have made in the working
+// tree. If there are several repositories, it pushes only those that the agent
+// has changed. told means that the push was refused and the model was asked to
+// fix it; last tells deliver that the model will not be asked again.
 func (l *Loop) deliver(ctx context.Context, n int, last bool) (notified bool, err error) {
 	s := l.rec.Snapshot()
 	url, was, several := s.Agent.Repos[n].URL, s.Checkout(n), len(s.Agent.Repos) > 1
@@ -174,7 +175,8 @@ const maxRefusals = 3
 const subjectLen = 72
 
 // commitMessage returns a commit message for the task. The subject is the
-// beginning of the task. If it does not fit, the body has the whole task.
+// beginning of the task. If the subject is too short for the task, the body is
+// the whole task.
 func commitMessage(s *agent.State) string {
 	var task string
 	if n := len(s.Asked); n > 0 {
@@ -189,7 +191,7 @@ func commitMessage(s *agent.State) string {
 	if subject == "" {
 		return s.Agent.Name
 	}
-	if subject == task || s.By != "" { // do not repeat comments of others from the pull request
+	if subject == task || s.By != "" { // do not publish pull request comments by others in a commit
 		return subject
 	}
 	return subject + "\n\n" + compact.Cut(task, 4000)

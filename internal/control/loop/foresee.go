@@ -11,10 +11,10 @@ import (
 )
 
 // foresee decides about the first calls of a reply before the reply is
-// journaled, so that a single append can hold the reply, the decisions, and the
-// fact that the calls were sent. It returns nothing for a call about which a
-// hook, the classifier or a person must be asked, or while the agent is paused,
-// or after an error: then [thread.calls] decides once the reply is journaled. The
+// journaled. So a single append can hold the reply, the decisions, and the fact
+// that the calls were sent. foresee does not decide about a call for which a
+// hook, the classifier or a person must be asked, while the agent is paused, or
+// after an error: then [thread.calls] decides once the reply is journaled. The
 // decisions hold for the state at head, see [journal.Recorder.RecordDecided].
 func (t *thread) foresee(ctx context.Context, reply conversation.Message) (decided []agent.Body, head int64) {
 	calls := reply.Calls()
@@ -29,14 +29,14 @@ func (t *thread) foresee(ctx context.Context, reply conversation.Message) (decid
 	for _, c := range calls[:first] {
 		decided = append(decided, t.foreseen(ctx, agent.Call{ToolCall: c})...)
 	}
-	if ctx.Err() != nil { // send nothing any more
+	if ctx.Err() != nil { // stop sending calls
 		return nil, 0
 	}
 	return decided, s.Agent.Head
 }
 
 // foreseen returns the events to journal before a call runs: the decision about
-// it, and that it was sent.
+// the call, and that it was sent.
 func (t *thread) foreseen(ctx context.Context, c agent.Call) []agent.Body {
 	spec, ok := tool.Lookup(c.Name)
 	switch {

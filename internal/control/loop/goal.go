@@ -49,7 +49,7 @@ func (l *Loop) judge(ctx context.Context) (notified bool, err error) {
 	return notified, l.rec.Record(last, bodies...)
 }
 
-// verdict asks the model whether the goal is reached, and stores its answer in
+// verdict asks the model whether the goal is reached, and stores the answer in
 // judged.
 func (l *Loop) verdict(ctx context.Context, s *agent.State, judged *agent.GoalJudged) error {
 	c := l.own.fastModel("goal")

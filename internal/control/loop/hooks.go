@@ -20,8 +20,8 @@ import (
 )
 
 // before runs the hooks that precede a call. If the loop knows of no hooks,
-// before skips the request, and the machine refuses to start the call if hooks
-// exist after all.
+// before sends no request. If hooks exist after all, the machine refuses to
+// start the call.
 func (t *thread) before(ctx context.Context, c *agent.Call) (hook.Outcome, error) {
 	if spec, ok := tool.Lookup(c.Name); ok && spec.Home == tool.Guest && spec.Runner != tool.MCP && !t.hasHooks() {
 		var err error
@@ -121,8 +121,8 @@ func (l *Loop) hasHooks() bool {
 	return present == nil || len(*present) > 0
 }
 
-// presentOnes returns the events for which the machine may have hooks: all,
-// until the machine has reported which.
+// presentOnes returns the events for which the machine may have hooks. Until
+// the machine has reported its hooks, these are all events.
 func (l *Loop) presentOnes(events []hook.Input) []hook.Input {
 	present := l.present.Load()
 	if present == nil {
@@ -181,7 +181,7 @@ func (t *thread) tell(ctx context.Context, event hook.Event, fields map[string]a
 	}
 }
 
-// submit runs the hooks that precede the model's first look at a prompt.
+// submit runs the hooks for a prompt, before the model sees it.
 func (l *Loop) submit(ctx context.Context) error {
 	s := l.rec.Snapshot()
 	if s.Submitted || s.Run.Turns > 0 || len(s.Asked) == 0 {

@@ -34,9 +34,9 @@ type imageArgs struct {
 	References  []string `json:"reference_image_paths"`
 }
 
-// paint requests the image of a GenerateImage call from the model. A non-nil
-// outcome is the error if there is no image. If a crash interrupts a call
-// before the image is sent to the machine, the call requests another image.
+// paint requests the image of a GenerateImage call from the model. If there is
+// no image, outcome is the error. If a crash interrupts a call before the image
+// is sent to the machine, the call requests another image.
 func (t *thread) paint(ctx context.Context, c agent.Call) ([]byte, *outcome, error) {
 	began := time.Now()
 	if err := t.checkLimits(); err != nil {
@@ -70,8 +70,8 @@ func (t *thread) paint(ctx context.Context, c agent.Call) ([]byte, *outcome, err
 	return data, nil, nil
 }
 
-// imageRequest returns the request to the model. A non-nil result is the error
-// if there is no request.
+// imageRequest returns the request to the model. If there is no request, the
+// result is the error.
 func (t *thread) imageRequest(ctx context.Context, c agent.Call) (model.ImageRequest, *tool.Result, error) {
 	refuse := func(format string, args ...any) (model.ImageRequest, *tool.Result, error) {
 		r := tool.Failed(format, args...)
@@ -101,7 +101,7 @@ func (t *thread) imageRequest(ctx context.Context, c agent.Call) (model.ImageReq
 	}
 	req := model.ImageRequest{Description: in.Description}
 	for i, path := range in.References {
-		// After a crash the file is read again, which needs another id.
+		// After a crash the file is read again, and the id must differ.
 		image, why, err := t.reference(ctx, fmt.Sprintf("%s_ref%d_%x", c.ID, i, time.Now().UnixNano()), path)
 		if err != nil {
 			return req, nil, err
@@ -114,8 +114,8 @@ func (t *thread) imageRequest(ctx context.Context, c agent.Call) (model.ImageReq
 	return req, nil, nil
 }
 
-// reference reads an image in the machine, at the size in which a model would
-// see it. why says why it cannot be used.
+// reference reads an image file in the machine, scaled to the size at which a
+// model would see it. If the image cannot be used, why is the reason.
 func (t *thread) reference(ctx context.Context, id, path string) (image conversation.Image, why string, err error) {
 	args, err := json.Marshal(map[string]string{"path": path})
 	if err != nil {

@@ -15,23 +15,23 @@ import (
 //go:embed prompts/compact.md
 var compactPrompt string
 
-// The conversation is compacted when it takes more than four fifths of the
-// context window minus the room for a reply. The tail that is kept unchanged
-// takes at most a fifth of the window.
+// A conversation is compacted when it takes more than four fifths of the
+// context window, not counting the space for a reply. The tail that is kept
+// unchanged takes at most a fifth of the window.
 const (
 	fullNumerator, fullDenominator = 4, 5
 	keepFraction                   = 5
 	messageTokens                  = 4 // overhead of a message besides its text
 	longestQuote                   = 2000
-	smallWindow                    = 1000 // tokens that every model's window has
+	smallWindow                    = 1000 // minimum context window of a model, in tokens
 )
 
-// CharsPerToken is the average for English and code. It is used only until the
-// model has reported a count.
+// CharsPerToken is the average for English and code. It is used until the model
+// reports a count.
 const CharsPerToken = 4
 
-// IsFull reports whether the next request does not fit a context window of that
-// many tokens. 0 means that the window is unknown.
+// IsFull reports whether the next request is too large for a context window of
+// the given number of tokens; 0 means unknown.
 func IsFull(s *agent.State, window int) bool {
 	return window != 0 && Size(s) >= int64(window)*fullNumerator/fullDenominator
 }
@@ -65,7 +65,7 @@ func estimate(m conversation.Message) int64 {
 	return int64(n/CharsPerToken) + messageTokens
 }
 
-// A Plan lists the messages that a compaction keeps and replaces.
+// A Plan lists the messages that a compaction keeps and those that it replaces.
 type Plan struct {
 	// Old lists the messages that a summary replaces. The others are kept.
 	Old []conversation.Message
@@ -76,14 +76,14 @@ type Plan struct {
 	mostImages int
 }
 
-// New plans the compaction of a conversation: of the agent's own, or of the
-// subagent's that the call task has started. window is the model's context
-// window in tokens, or 0. It returns false if the last messages do not fit the
-// window, so that a compaction is of no use.
+// New plans the compaction of a conversation: the agent's own, or that of the
+// subagent started by the call task. window is the model's context window in
+// tokens, or 0. It returns false if the last messages do not fit the window, so
+// a compaction would not help.
 func New(s *agent.State, task string, window int) (Plan, bool) {
 	messages := s.Messages
 	p := Plan{state: s, task: task, window: Size(s)}
-	room := p.window / 2 // at least half is removed, whatever the window
+	room := p.window / 2 // remove at least half, whatever the window
 	if w := int64(window); w > 0 {
 		room, p.window = min(room, w/keepFraction), w
 	}
@@ -94,7 +94,7 @@ func New(s *agent.State, task string, window int) (Plan, bool) {
 }
 
 // Request returns the request for a summary, for a model with a context window
-// of that many tokens.
+// of the given number of tokens.
 func (p Plan) Request(window int) model.Request {
 	quote := max(window/2, smallWindow) * CharsPerToken
 	return model.Request{System: compactPrompt, Messages: []conversation.Message{
@@ -113,9 +113,9 @@ func (p Plan) Done(summary string, used conversation.Usage) *agent.Compacted {
 	}
 }
 
-// tail returns how many of the last messages are kept, within room tokens. The
-// tail begins with a message of the assistant, so that no result is kept
-// without its call.
+// tail returns how many of the last messages are kept, within the given number
+// of tokens. The tail begins with a message of the assistant, so that no result
+// is kept without its call.
 func tail(messages []conversation.Message, room int64) int {
 	keep := 0
 	var n int64
@@ -150,8 +150,8 @@ func transcript(messages []conversation.Message, room int) string {
 	return Cut(b.String(), room)
 }
 
-// Cut removes the middle of s so that at most n bytes of it remain, and says in
-// its place how much was removed. A negative n is 0.
+// Cut removes the middle of s so that at most n bytes of it remain, and
+// replaces it by a note about how much was removed. A negative n means 0.
 func Cut(s string, n int) string {
 	if n = max(n, 0); len(s) <= n {
 		return s

@@ -11,9 +11,9 @@ import (
 	"aloft/internal/rule"
 )
 
-// The parts that a compaction keeps unchanged, as fractions of the context
-// window (10 is a tenth). With the summary and the tail they take less than
-// four fifths of the window, so a compaction always frees space.
+// Maximum sizes of the parts that a compaction keeps, as fractions of the
+// context window (10 is a tenth). With the tail they take less than four fifths
+// of the window, so a compaction always frees space.
 const (
 	promptShare  = 10 // prompts
 	imageShare   = 10 // their images
@@ -27,8 +27,8 @@ const (
 const imageTokens = 1600
 
 // remembered returns the parts of the conversation that a compaction keeps
-// unchanged, within the shares of a context window of that many tokens. left is
-// the number of images that are dropped.
+// unchanged, within their shares of a context window of the given number of
+// tokens. left is the number of images that are dropped.
 func remembered(s *agent.State, task string, window int64, left int) string {
 	room := func(share int64) int { return int(window/share) * CharsPerToken }
 	asked, who, plan := s.Asked, "The user's requests", s.Mode == agent.ModePlan
@@ -59,8 +59,9 @@ func remembered(s *agent.State, task string, window int64, left int) string {
 }
 
 // quotePrompts quotes the first prompt and the latest ones in at most room
-// bytes, not counting the marks around them. It cuts the middle out of long
-// prompts, and leaves out prompts between the first and the latest.
+// bytes, not counting the marks around them. If they do not fit, it cuts out
+// the middle of long prompts, and omits prompts between the first and the
+// latest.
 func quotePrompts(asked []string, room int) string {
 	if len(asked) == 0 {
 		return ""
@@ -127,8 +128,8 @@ func listTodos(todos []agent.Todo, room int) string {
 }
 
 // quoteRules quotes the rules in at most room bytes, not counting the marks
-// around them. The most recently read come first; those that do not fit are
-// only named.
+// around them. The most recently read come first; only the names of those that
+// do not fit are listed.
 func quoteRules(rules []agent.Rule, room int) string {
 	var b strings.Builder
 	for _, r := range slices.Backward(rules) {
@@ -156,8 +157,8 @@ func listFiles(files []string, room int) string {
 	return list
 }
 
-// keptImages returns the indexes of the prompt images to keep: at most most of
-// them, the first one and the latest.
+// keptImages returns the indexes of the prompt images to keep: the first and
+// the latest.
 func keptImages(messages []conversation.Message, most int) []int {
 	n := len(agent.PromptImages(messages))
 	var kept []int
@@ -170,9 +171,9 @@ func keptImages(messages []conversation.Message, most int) []int {
 }
 
 // keptRules returns the rules that a compaction keeps, in at most room bytes
-// without the marks around them: the rules that the server gave to the model,
-// and the list of those that it may read. more are instructions that the model
-// has read itself.
+// without the marks around them. These are the rules that the server gave to
+// the model, the list of rules that the model may read, and more, the
+// instructions that the model has read itself.
 func keptRules(s *agent.State, room int) (given string, more []agent.Rule) {
 	rules := slices.Clone(s.Applied)
 	rule.Order(rules)

@@ -24,8 +24,8 @@ type Reply struct {
 }
 
 // Draft shows clients the arguments of a reply's calls while the model writes
-// them, with the agent's secrets redacted. It journals nothing, since the reply
-// will have them. The caller must call Clear.
+// them, with the agent's secrets redacted. It journals nothing, since the
+// journaled reply will contain the arguments. The caller must call Clear.
 type Draft struct {
 	board   *live.Board
 	reply   Reply
@@ -40,9 +40,9 @@ func New(board *live.Board, r Reply, secrets func() *redact.Redactor) *Draft {
 	return &Draft{board: board, reply: r, secrets: secrets, texts: map[string]*redact.Stream{}}
 }
 
-// Add shows a piece; it ignores nil. Text that may be the beginning of a secret
-// is not shown yet; if a call's arguments end with such text, clients see it
-// only with the complete reply.
+// Add shows a piece; it ignores nil. It delays text that may be the beginning
+// of a secret; if a call's arguments end with such text, clients see that text
+// only in the complete reply.
 func (d *Draft) Add(a *model.ArgsDelta) {
 	if a == nil || d.board == nil {
 		return
@@ -101,8 +101,7 @@ func CallID(prefix string, n int) string { return fmt.Sprintf("%s_%d", prefix, n
 // unknownTool replaces a name that is not valid for a tool.
 const unknownTool = "unknown"
 
-// notJSON is the key under which arguments are kept that were not a JSON
-// object.
+// notJSON is the key under which arguments that are not a JSON object are kept.
 const notJSON = "not_json"
 
 // NotObject reports whether the model's arguments of an adopted call were not a

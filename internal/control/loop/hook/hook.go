@@ -1,5 +1,5 @@
-// Package hook writes the events that the project's hooks get about calls, and
-// reads their answers.
+// Package hook writes the events that the project's hooks receive about calls,
+// and reads the hooks' answers.
 package hook
 
 import (
@@ -15,7 +15,8 @@ import (
 	"aloft/internal/tool"
 )
 
-// tools maps tools to the names that hooks use for them, where these differ.
+// tools maps tools to the names that hooks use for them, where the names
+// differ.
 var tools = map[string]string{"StrReplace": "Write", "EditNotebook": "Write", "WebFetch": "Fetch"}
 
 // named returns the name that hooks use for a tool.
@@ -39,8 +40,8 @@ func Subject(c conversation.ToolCall, server *offer.Hook) (name string, input js
 // calls.
 const Workspace = "/workspace"
 
-// After returns the events that follow a call with its result r. server is as in
-// [Subject].
+// After returns the events that follow a call. r is the call's result, and
+// server is as in [Subject].
 func After(c agent.Call, server *offer.Hook, r tool.Result, took time.Duration) []hook.Input {
 	name, input := Subject(c.ToolCall, server)
 	fields := map[string]any{
@@ -79,7 +80,7 @@ func After(c agent.Call, server *offer.Hook, r tool.Result, took time.Duration) 
 	return events
 }
 
-// failureType returns the kind of a failure in the hooks' terms.
+// failureType returns the kind of a failure as hooks name it.
 func failureType(why tool.Failure, refused bool) string {
 	if refused {
 		why = tool.PermissionDenied

@@ -12,14 +12,14 @@ import (
 	"aloft/internal/control/store"
 )
 
-// Pauses between attempts while the store is unreachable.
+// Delays between retries while the store is unreachable.
 const (
 	firstStorePause = 100 * time.Millisecond
 	maxStorePause   = 2 * time.Second
 )
 
-// storeAway reports whether an error of the store is temporary. Writes are
-// retried then: a run survives an outage of its store.
+// storeAway reports whether an error of the store is temporary. Such writes are
+// retried, so that a run survives an outage of its store.
 func storeAway(err error) bool {
 	return errors.Is(err, store.ErrUnreachable) || errors.Is(err, store.ErrUnknown) || errors.Is(err, store.ErrFull)
 }
@@ -44,7 +44,7 @@ func (r *Recorder) patiently(ctx context.Context, do func() error) error {
 	}
 }
 
-// read returns up to readBatch events after the number.
+// read returns up to readBatch events after the given event number.
 func (r *Recorder) read(ctx context.Context, after int64) (events []agent.Event, err error) {
 	err = r.patiently(ctx, func() (err error) {
 		events, err = r.store.Read(ctx, r.agentID, after, readBatch)
@@ -110,9 +110,9 @@ func (r *Recorder) decide(ctx context.Context, choose func() ([]agent.Event, err
 }
 
 // append writes to the journal, and waits while the store is unreachable. If
-// the reply to an append was lost, append searches the journal before it
-// retries, so the events are written once. After the run's end it writes
-// nothing. The caller holds r.turn.
+// the reply to an append is lost, append searches the journal before it
+// retries, so that the events are not written twice. After the run's end it
+// writes nothing. The caller holds r.turn.
 func (r *Recorder) append(ctx context.Context, a store.Append) (written []agent.Event, err error) {
 	if r.hasEnded() {
 		return nil, errEnded
@@ -125,7 +125,7 @@ func (r *Recorder) append(ctx context.Context, a store.Append) (written []agent.
 				return err
 			}
 			if given == nil {
-				a.IfHead = &head // a lost append may still arrive; then this one must fail
+				a.IfHead = &head // a lost append may still arrive; if it does, this append must fail
 			}
 		}
 		var err error
@@ -137,8 +137,8 @@ func (r *Recorder) append(ctx context.Context, a store.Append) (written []agent.
 		case given == nil:
 			return fmt.Errorf("%w: %w", store.ErrUnknown, err)
 		}
-		// The append whose reply was lost may be the one that changed the
-		// journal's head. If it is not, it can no longer take effect.
+		// The append whose reply was lost may have changed the journal's head.
+		// If it has not, it can no longer take effect.
 		found, _, findErr := r.find(ctx, a.Events)
 		if written = found; findErr != nil || found != nil {
 			return findErr
@@ -151,8 +151,9 @@ func (r *Recorder) append(ctx context.Context, a store.Append) (written []agent.
 	return written, nil
 }
 
-// find searches the journal after the current state for events. It returns nil
-// if they are not there, and the number of the journal's last event.
+// find searches the journal for events after the current state. It returns nil
+// if they are not there. It also returns the number of the journal's last
+// event.
 func (r *Recorder) find(ctx context.Context, wanted []agent.Event) (found []agent.Event, head int64, err error) {
 	head = r.state.Agent.Head
 	var all []agent.Event

@@ -9,8 +9,8 @@ import (
 )
 
 // Deltas are journaled before clients see them, so that clients never see text
-// that a crash then loses. To save disk writes, a batch collects them for
-// batchTime or until it has batchBytes.
+// that a crash then loses. To save disk writes, a batch collects deltas for
+// batchTime, or until they take batchBytes.
 const (
 	batchTime  = 25 * time.Millisecond
 	batchBytes = 16 << 10
@@ -28,7 +28,7 @@ type Batch struct {
 	bodies  []agent.Body
 	size    int
 	room    *sync.Cond // signalled when size has shrunk
-	started bool       // the goroutine of run
+	started bool       // whether the goroutine of run was started
 	closing bool
 	err     error
 }
@@ -40,9 +40,9 @@ func NewBatch(ctx context.Context, record Record) *Batch {
 	return b
 }
 
-// Add queues a delta, and merges it with the previous one if both have the same
-// kind. It blocks while the journal is behind, so that a flood of output slows
-// down its source and not the server.
+// Add queues a delta. If the delta has the same kind as the previous one, Add
+// merges them. Add blocks while the journal is behind, so that a flood of
+// output slows down its source instead of the server.
 func (b *Batch) Add(body agent.Body, size int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -116,8 +116,8 @@ func (b *Batch) run() {
 	}
 }
 
-// flush journals what is queued. If the batch is closing, it leaves the rest to
-// Close. It returns true if the batch is closed.
+// flush journals the queued deltas. If the batch is closing, flush leaves the
+// rest to Close. It returns true if the batch is closed.
 func (b *Batch) flush() (last bool) {
 	b.mu.Lock()
 	if b.closing {

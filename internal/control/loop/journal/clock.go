@@ -2,8 +2,8 @@ package journal
 
 import "time"
 
-// WatchClock calls up once, when the run reaches its time limit. The clock does
-// not run while the agent is paused.
+// WatchClock calls the function up once, when the run reaches its time limit.
+// Time does not count while the agent is paused.
 func (r *Recorder) WatchClock(up func()) (stop func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
