@@ -14,7 +14,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// limitError is the error that ends a run which has used up one of its limits.
+// limitError is the error that ends a run when it has used up one of its
+// limits.
 type limitError struct {
 	kind        allowance.Kind
 	used, limit allowance.Amount
@@ -24,8 +25,8 @@ func (s *limitError) Error() string {
 	return fmt.Sprintf("the run has used %s; its limit is %s", s.used.Text(s.kind), s.limit.Text(s.kind))
 }
 
-// Aborts reports whether a context that ended with the cause ends the run. In
-// that case running calls in the machine are aborted; otherwise another server
+// Aborts reports whether a run ends because its context ended with the cause.
+// If so, running calls in the machine are aborted; otherwise another server
 // continues them.
 func Aborts(cause error) bool {
 	_, ok := errors.AsType[*limitError](cause)
@@ -82,8 +83,8 @@ func (l *Loop) payable(info model.Info) error {
 	return info.Price.Unpriced(info.ID)
 }
 
-// limited returns ctx with the run's time limit: it ends with a *spent when the
-// time is up.
+// limited returns a context that ends like ctx, or with a *spent at the run's
+// time limit.
 func (l *Loop) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	if l.rec.Snapshot().Run.Limit.Seconds == 0 {
@@ -98,7 +99,7 @@ func (l *Loop) limited(ctx context.Context) (context.Context, context.CancelFunc
 
 // expire ends a run that has used up a limit or makes no progress, with the
 // given status and failure. Its work is committed and pushed as at the end of
-// any run, and a follow-up continues from there.
+// any run, and a follow-up continues the work.
 func (l *Loop) expire(ctx context.Context, status agent.Status, f *agent.Failure) error {
 	for {
 		err := l.keepWork(ctx, status, *f)
@@ -113,7 +114,7 @@ func (l *Loop) expire(ctx context.Context, status agent.Status, f *agent.Failure
 
 func (l *Loop) keepWork(ctx context.Context, status agent.Status, f agent.Failure) error {
 	s := l.rec.Snapshot()
-	if s.Thread.Next() == agent.NextFinish && len(s.Background()) == 0 && !proof.MustCheck(s) && !proof.MustJudge(s) { // it was about to end anyway
+	if s.Thread.Next() == agent.NextFinish && len(s.Background()) == 0 && !proof.MustCheck(s) && !proof.MustJudge(s) { // the run was about to end anyway
 		if err := l.finish(ctx, ctx); err != nil || l.rec.Closed() {
 			return err
 		}

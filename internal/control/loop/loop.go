@@ -1,8 +1,7 @@
 // Package loop works a run to its end. It asks the model, runs the tool calls
 // of its reply, and repeats until a reply has no calls; then it commits and
-// pushes. All its state comes from the journal: each step is chosen from the
-// folded journal, so the same code starts a run and continues one after a
-// crash.
+// pushes. The loop derives all state from the journal, and chooses each step by
+// that state, so the same code starts a run and continues one after a crash.
 package loop
 
 import (
@@ -53,11 +52,11 @@ type Loop struct {
 }
 
 // Run works the agent's open run to its end. It returns nil when the run has
-// ended, whatever its status; if a prompt was queued, the next run is open
-// then. If ctx ends with [ErrCancel], the run is cancelled. If ctx ends with a
+// ended, whatever its status; if a prompt was queued, the next run is then
+// open. If ctx ends with [ErrCancel], the run is cancelled. If ctx ends with a
 // fault as its cause, the run ends with that error. Run returns an error and
 // leaves the run open only if ctx ended with another cause, if the journal
-// cannot be written, or if its own code panics while it opens or ends the run. A
+// cannot be written, or if Run itself panics while it opens or ends the run. A
 // panic at any other time ends the run.
 func Run(ctx context.Context, agentID string, c Config) error {
 	return fault.Contain(func() error { return run(ctx, agentID, c) })
@@ -110,10 +109,10 @@ func (l *Loop) work(ctx context.Context) error {
 	return err
 }
 
-// turns works turn by turn until ctx ends, then ends the run, for which it has
-// until whole ends.
+// turns works turn by turn until ctx ends, then ends the run. The context whole
+// limits the time for ending it.
 func (l *Loop) turns(ctx, whole context.Context) error {
-	defer func() { _ = l.own.acknowledged() }() // step has returned the errors that matter
+	defer func() { _ = l.own.acknowledged() }() // step has already returned the errors that matter
 	// Find out whether the repositories are reachable before paying a model.
 	if err := l.own.reach(ctx); err != nil {
 		return err

@@ -18,8 +18,8 @@ type machineSlot struct {
 	machine    remote.Machine // nil until the machine is needed, and after it was lost
 }
 
-// maxLost is how often a run may lose its machine and get it back, so that a
-// task that kills its machine ends.
+// maxLost is how often a run may lose its machine and get a new one. The limit
+// ends a task that kills its machine again and again.
 const maxLost = 5
 
 // reach starts or connects to the machine, and attaches the conversation to it.
@@ -67,9 +67,9 @@ func (t *thread) hasCurrentMachine() bool {
 	return t.slot.machine == t.machine
 }
 
-// forgetOthers makes the machine drop the calls that nobody waits for: an
-// earlier loop died after journaling their results, before it acknowledged
-// them. Otherwise each would occupy a call slot for as long as the machine
+// forgetOthers makes the machine drop calls that nobody waits for. They remain
+// if an earlier loop died after journaling their results and before
+// acknowledging them. Each would occupy a call slot for as long as the machine
 // runs.
 func (t *thread) forgetOthers(ctx context.Context, h remote.Machine) error {
 	known := h.Known()

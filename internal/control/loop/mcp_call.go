@@ -15,9 +15,9 @@ import (
 	"aloft/internal/tool"
 )
 
-// offer tells the model about the MCP servers if it does not know: before the
-// first reply of a run, when a server has started or its tools have changed,
-// and when a compaction has removed the message.
+// offer tells the model about the MCP servers if it lacks the current
+// information: before the first reply of a run, when a server has started or
+// its tools have changed, and when a compaction has removed the message.
 func (t *thread) offer(ctx context.Context) error {
 	if t.Tools.MCP == nil {
 		return nil
@@ -53,10 +53,10 @@ func (t *thread) offered(s *agent.State) []tool.Spec {
 	return slices.DeleteFunc(slices.Clone(all), func(s tool.Spec) bool { return s.Runner == tool.MCP })
 }
 
-// mcpRoute checks a call to an MCP server and chooses its runner. A server in
-// the machine is called there, like any tool; a remote server is called from
-// here. That the model names a server or a tool grants nothing: the server must
-// be configured, and its tools allowed.
+// mcpRoute checks a call to an MCP server and chooses its runner. The machine
+// calls its own servers, like any tool; the control plane calls remote servers.
+// A model cannot gain access by naming a server or a tool: the server must be
+// configured, and its tools allowed.
 func (t *thread) mcpRoute(ctx context.Context, c agent.Call) (route, error) {
 	server, why, err := t.offers.Check(ctx, t.rec.Snapshot(), c.ToolCall)
 	if err != nil || why != "" {
@@ -89,7 +89,7 @@ func (t *thread) listAll(ctx context.Context, c agent.Call) (outcome, error) {
 }
 
 // callRemote runs a call to a remote server. The call is journaled before it is
-// sent, and never sent twice.
+// sent, and is never sent twice.
 func (t *thread) callRemote(ctx context.Context, c agent.Call, server mcp.Server) (outcome, error) {
 	if err := t.record(ctx, t.sentEvents(c, "")...); err != nil {
 		return outcome{}, err

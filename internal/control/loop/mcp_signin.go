@@ -11,8 +11,7 @@ import (
 )
 
 // signIn asks the agent's owner to sign in to a remote server. It creates an
-// approval request that waits for them without limit and that the sign-in
-// itself resolves.
+// approval request without a timeout, which the sign-in resolves.
 func (t *thread) signIn(ctx context.Context, c agent.Call, server mcp.Server) (outcome, error) {
 	if c.Approval == nil {
 		where, err := t.Tools.MCP.SignIn(ctx, t.state(), server)

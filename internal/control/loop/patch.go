@@ -17,8 +17,8 @@ import (
 const applyDiff = "ApplyAgentDiff"
 
 // patchesFor reads the pushed changes of another agent for a call of
-// ApplyAgentDiff. If there is nothing to apply, the outcome is not nil and says
-// why.
+// ApplyAgentDiff. If there is nothing to apply, it returns a non-nil outcome
+// that says why.
 func (t *thread) patchesFor(ctx context.Context, c agent.Call) ([]byte, *outcome, error) {
 	began := time.Now()
 	patches, err := t.patches(ctx, c)

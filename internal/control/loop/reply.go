@@ -19,7 +19,7 @@ import (
 )
 
 // Retry limits for model requests, by the kind of error. A refused connection
-// will probably be refused again, so such a run fails within two seconds; a
+// will probably be refused again, so such a run fails within two seconds. A
 // busy provider is retried for minutes.
 const (
 	maxAttempts     = 8
@@ -58,14 +58,14 @@ func (t *thread) reply(ctx context.Context) error {
 	if err := t.compact(ctx); err != nil {
 		return err
 	}
-	if err := t.offer(ctx); err != nil { // the compaction may have removed it
+	if err := t.offer(ctx); err != nil { // the compaction may have removed the message about MCP servers
 		return err
 	}
 	return t.patiently(ctx, &t.answerer, t.ask)
 }
 
 // patiently retries a request to c with backoff, as long as the error is
-// temporary. If the provider stays busy, it replaces c by its fallback.
+// temporary. If the provider stays busy, patiently replaces c by its fallback.
 func (t *thread) patiently(ctx context.Context, c *answerer, ask func(context.Context) error) error {
 	for attempt := 1; ; attempt++ {
 		err := ask(ctx)
@@ -168,7 +168,7 @@ func (t *thread) ask(ctx context.Context) error {
 	}
 	lost := t.acks.refused()
 	var decided []agent.Body
-	var head int64 // of the state by which that was decided
+	var head int64 // number of the event whose state the calls were decided by
 	if lost == nil {
 		decided, head = t.foresee(ctx, reply.Message)
 	}
@@ -233,7 +233,8 @@ func (t *thread) replyHooks(ctx context.Context, m conversation.Message) {
 	}
 }
 
-// draft returns what shows the calls of a reply while the model writes them.
+// draft returns a draft that shows the calls of a reply while the model writes
+// them.
 func (t *thread) draft(s *agent.State) *draft.Draft {
 	return draft.New(t.Live, draft.Reply{AgentID: s.Agent.ID, RunID: s.Run.ID, Task: t.task, Prefix: t.prefix(s)}, func() *redact.Redactor {
 		if t.Secrets == nil {

@@ -12,10 +12,10 @@ import (
 	"aloft/internal/tool"
 )
 
-// route is how and where a call runs.
+// route says how and where a call runs.
 type route struct {
-	why      string // why it cannot run, for the model; "" if it can
-	reviewed bool   // whether hooks and the run mode decide about it
+	why      string // why the call cannot run, for the model; "" if it can
+	reviewed bool   // whether hooks and the run mode decide about the call
 	run      runner
 }
 
@@ -108,8 +108,8 @@ func (t *thread) manage(ctx context.Context, c conversation.ToolCall) (tool.Resu
 	return t.requests.Manage(ctx, c, t.machine)
 }
 
-// consult runs a call with which the agent asks a person something. The answer
-// is the call's result.
+// consult runs a call in which the agent asks a person something. The answer is
+// the call's result.
 func (t *thread) consult(ctx context.Context, c agent.Call) (outcome, error) {
 	if c.Approval == nil {
 		q, err := controltool.Question(c.ToolCall)

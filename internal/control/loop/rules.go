@@ -17,8 +17,8 @@ func (l *Loop) findRules(ctx context.Context) error {
 	return l.rec.Record(ctx, found)
 }
 
-// giveRules sends the model the rules that apply to its work and that it lacks:
-// at the start, and when its tools use a file with further rules.
+// giveRules sends the model the rules that apply to its work and that it lacks,
+// at the start, and when its tools use a file to which further rules apply.
 func (t *thread) giveRules(ctx context.Context) error {
 	s := t.state()
 	prompt := ""
@@ -28,7 +28,7 @@ func (t *thread) giveRules(ctx context.Context) error {
 	if t.task != "" {
 		sub := s.Subagent(t.task)
 		if prompt = sub.Prompt; sub.Type == subagent.ComputerUse {
-			return nil // it sees only the desktop
+			return nil // the desktop subagent sees no files
 		}
 	}
 	found, err := t.rules.Nested(ctx, s, t.machine)

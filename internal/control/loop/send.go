@@ -15,7 +15,8 @@ import (
 	"aloft/internal/tool"
 )
 
-// send makes the machine run a call, or attaches to it if it was already sent.
+// send makes the machine run a call, or attaches to the call if it was already
+// sent.
 func (t *thread) send(ctx context.Context, c agent.Call) (outcome, error) {
 	run, err := t.wayOf(ctx, c) // before the call counts as sent, since it may block or fail
 	if err != nil {
@@ -35,7 +36,7 @@ func (t *thread) send(ctx context.Context, c agent.Call) (outcome, error) {
 	began, shown := time.Now(), c.Shown
 	result, took, err := run(ctx, t.routedCall(c), func(d remote.Delta) {
 		size := len(d.Stdout) + len(d.Stderr)
-		if d.Seq <= c.Upto || shown+size > maxCallOutput { // shown before a restart, or over the limit
+		if d.Seq <= c.Upto || shown+size > maxCallOutput { // already shown before a restart, or over the limit
 			return
 		}
 		shown += size + journal.EventWeight/2 // account for the overhead of small pieces
@@ -57,7 +58,7 @@ func (t *thread) send(ctx context.Context, c agent.Call) (outcome, error) {
 	case writeErr != nil:
 		return outcome{}, writeErr
 	}
-	if t.hasHooks() { // hooks may take long; do not hold back the output meanwhile
+	if t.hasHooks() { // hooks may take long; do not delay the output
 		if err := t.record(ctx, rest...); err != nil {
 			return outcome{}, err
 		}
@@ -72,9 +73,9 @@ func (t *thread) send(ctx context.Context, c agent.Call) (outcome, error) {
 // way is the function with which the machine runs a call.
 type way = func(ctx context.Context, c conversation.ToolCall, onDelta func(remote.Delta)) (tool.Result, time.Duration, error)
 
-// wayOf returns how a call is to run, as decided before it was first sent. A
-// call that an older server sent without a decision is not started again,
-// because the decision about the sandbox is unknown.
+// wayOf returns the way to run a call, as decided before the call was first
+// sent. wayOf does not restart a call that an older server sent without a
+// decision, because it is unknown whether the call must run in the sandbox.
 func (t *thread) wayOf(ctx context.Context, c agent.Call) (way, error) {
 	switch {
 	case c.Judged == nil:
@@ -99,9 +100,9 @@ func (t *thread) wayOf(ctx context.Context, c agent.Call) (way, error) {
 	return t.machine.Call, nil
 }
 
-// guardedWay returns the way of a shell command that an allow list allows: the
-// machine runs it in the sandbox after all if sandboxed commands could have
-// changed which programs it starts.
+// guardedWay returns the way for a shell command that an allow list allows. The
+// machine runs the command in the sandbox after all if sandboxed commands could
+// have changed which programs it starts.
 func (t *thread) guardedWay(ctx context.Context, c agent.Call) (way, error) {
 	guard, err := t.Review.GuardsLine(ctx, t.state(), c.ToolCall)
 	if err != nil || guard == nil {

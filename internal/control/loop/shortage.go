@@ -18,10 +18,10 @@ type Shortage interface {
 
 // shortages is the latest shortage of the run's machine.
 type shortages struct {
-	sync.Mutex // held while shortages are looked for and journaled
+	sync.Mutex // held while the loop looks for shortages and journals them
 	text       string
 	time       time.Time
-	disk       bool // the latest shortage is of disk space
+	disk       bool // the latest shortage is of disk space, not memory
 }
 
 // noteShortages journals new shortages of the machine. The result of the call
@@ -56,8 +56,8 @@ func (l *Loop) noteShortages(ctx context.Context, callID string) error {
 	return nil
 }
 
-// tellShortage appends to the result of a call the shortages of the machine
-// since the call began.
+// tellShortage appends the shortages of the machine since the call began to the
+// call's result.
 func (l *Loop) tellShortage(ctx context.Context, c agent.Call, began time.Time, r *tool.Result) error {
 	if spec, ok := tool.Lookup(c.Name); ok && spec.ReadOnly && !r.Error {
 		return nil // another call was killed

@@ -100,7 +100,7 @@ func (t *thread) delegate(ctx context.Context, c agent.Call) (outcome, error) {
 	return outcome{result: result, took: time.Since(sub.Began), events: []agent.Body{ended}}, nil
 }
 
-// subagentThread returns the conversation with a subagent.
+// subagentThread returns the thread of a subagent.
 func (t *thread) subagentThread(sub *agent.Subagent) *thread {
 	work := &thread{Loop: t.Loop, machine: t.machine, lacks: t.lacks, task: sub.CallID}
 	var err error
@@ -140,7 +140,7 @@ func itsOwn(ctx context.Context, err error) bool {
 }
 
 // beginTask journals that a subagent starts to work for the call. If the
-// subagent may not start, the result says why.
+// subagent may not start, the returned result says why.
 func (t *thread) beginTask(ctx context.Context, c agent.Call) (refused *tool.Result, err error) {
 	no := func(format string, args ...any) (*tool.Result, error) {
 		r := tool.Failed(format, args...)
@@ -192,8 +192,8 @@ func (t *thread) beginTask(ctx context.Context, c agent.Call) (refused *tool.Res
 	return nil, t.record(ctx, append(t.sentEvents(c, ""), &b)...)
 }
 
-// findModel returns the model that a subagent's definition asks for. For "", and
-// for "fast" if no fast model is configured, it is the agent's model.
+// findModel returns the model that a subagent's definition asks for. It returns
+// the agent's model for "", and for "fast" if no fast model is configured.
 func (t *thread) findModel(id string) (model.Model, model.Info, error) {
 	if id == subagent.Fast {
 		id = t.Models.Fast
@@ -209,7 +209,7 @@ func (t *thread) findModel(id string) (model.Model, model.Info, error) {
 
 // converse works a subagent's conversation to its end.
 func (t *thread) converse(ctx context.Context) error {
-	defer func() { _ = t.acknowledged() }() // step has returned the errors that matter
+	defer func() { _ = t.acknowledged() }() // step has already returned the errors that matter
 	for {
 		if err := context.Cause(ctx); err != nil {
 			return err

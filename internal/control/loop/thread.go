@@ -17,12 +17,12 @@ import (
 // subagent. Like the loop, it keeps no state that is not in the journal.
 type thread struct {
 	*Loop
-	machine remote.Machine // the machine as this conversation last reached it; nil before that, and after a loss
+	machine remote.Machine // the machine to which this conversation is attached; nil before the first, and after a loss
 	lacks   []string       // tools that do not work in that machine
 	answerer
 	task  string // id of the call that started the subagent; "" for the agent's own
 	cache model.Cache
-	acks  acks // not confirmed by the machine yet
+	acks  acks // acknowledgements that the machine has not confirmed yet
 }
 
 // state returns a copy of the folded journal with this conversation's thread.
@@ -37,8 +37,8 @@ func (t *thread) record(ctx context.Context, bodies ...agent.Body) error {
 	return t.rec.Record(ctx, t.inThread(bodies)...)
 }
 
-// inThread returns events as the journal has them in this conversation: those of a
-// subagent are wrapped in [agent.Within].
+// inThread returns events in the form in which the journal stores them for this
+// conversation: events of a subagent are wrapped in [agent.Within].
 func (t *thread) inThread(bodies []agent.Body) []agent.Body {
 	if t.task == "" {
 		return bodies
@@ -72,9 +72,9 @@ func (t *thread) prefix(s *agent.State) string {
 }
 
 // routedCall returns a call in the form that the machine gets. A background
-// subagent has its own shell there, because commands in one shell wait for each
-// other. Each check has its own shell too, so that nothing that the agent has
-// set in its shell affects the result.
+// subagent has its own shell in the machine, because commands in one shell wait
+// for each other. Each check has its own shell too, so that nothing that the
+// agent has set in its shell affects the result.
 func (t *thread) routedCall(c agent.Call) conversation.ToolCall {
 	if t.task == agent.ChecksThread {
 		c.Shell = c.ID

@@ -25,7 +25,7 @@ func (t *thread) tools(s *agent.State) []tool.Spec {
 	return specs
 }
 
-// withheld returns the message for a model that calls a tool which its
+// withheld returns the message for a model whose call uses a tool that its
 // conversation does not have, or "" if it has the tool.
 func (t *thread) withheld(spec tool.Spec) string {
 	if needs := t.unconfigured(spec.Name); needs != "" {
@@ -55,8 +55,8 @@ func (t *thread) withheld(spec tool.Spec) string {
 	return spec.Name + " is not available to subagents"
 }
 
-// unconfigured returns what the server's configuration lacks for a tool to
-// work, or "".
+// unconfigured returns the setting without which a tool cannot work, or "" if
+// none is missing.
 func (t *thread) unconfigured(name string) string {
 	if name == searchWeb && t.Tools.Web == nil {
 		return "a search provider in the server's configuration (web_search)"

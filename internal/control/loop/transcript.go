@@ -9,8 +9,8 @@ import (
 )
 
 // transcribe adds to a hook call the part of the transcript that the machine
-// lacks. If the part is too long for one message, transcribe sends the
-// beginning of it before the call.
+// lacks. If the part is too long for one message, transcribe sends its
+// beginning before the call.
 func (t *thread) transcribe(ctx context.Context, s *agent.State, call *hook.Call) error {
 	lines := transcript.Of(s.Messages)
 	for {

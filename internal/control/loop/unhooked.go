@@ -10,9 +10,9 @@ import (
 	"aloft/internal/fault"
 )
 
-// hooked commits or pushes with the project's git hooks. If they refuse, the
-// model is told, at most maxRefusals times in a run. After that, or if last
-// says that the model will not be asked again, hooked skips the hooks.
+// hooked commits or pushes with the project's git hooks. If the hooks refuse,
+// hooked tells the model, at most maxRefusals times in a run. After that, or if
+// last says that the model will not be asked again, hooked skips the hooks.
 func (l *Loop) hooked(ctx context.Context, last bool, do func(skipHooks bool) (remote.Delivered, error)) (done remote.Delivered, notified bool, err error) {
 	done, err = do(false)
 	f := fault.Of(err)

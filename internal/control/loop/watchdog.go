@@ -9,7 +9,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// watch tells the model once that it repeats a call that fails with the same
+// watch warns the model once if it repeats a call that fails with the same
 // error each time, with no change in between. If the model repeats it further,
 // watch returns an error that ends the run.
 func (t *thread) watch(ctx context.Context) error {

@@ -16,8 +16,8 @@ import (
 	"aloft/internal/control/store"
 )
 
-// currentFor is how long after its own append a recorder assumes that the state
-// is current, which saves a read of the journal between two steps of a turn.
+// currentFor is how long after its own append a recorder assumes that its state
+// is up to date. This saves a read of the journal between two steps of a turn.
 const currentFor = 10 * time.Millisecond
 
 // readBatch is how many events are read at once.
@@ -36,12 +36,12 @@ const (
 // state.
 type Record func(ctx context.Context, bodies ...agent.Body) error
 
-// Recorder appends to the journal and keeps the state in sync with it. It owns
-// the state; the conversations of a run, which may work in parallel, read
-// copies. Its methods are safe for concurrent use.
+// Recorder appends to a journal and keeps the state in sync with the journal.
+// It owns the state. The conversations of a run may work in parallel, and read
+// copies of the state. Its methods are safe for concurrent use.
 type Recorder struct {
 	store   store.Journal
-	owner   string // holds the lease on the agent
+	owner   string // holder of the lease on the agent
 	log     *slog.Logger
 	agentID string
 	runID   string
@@ -50,19 +50,19 @@ type Recorder struct {
 	// events. It is held during calls of the store. The fields protected by mu
 	// change only while it is held.
 	turn chan struct{}
-	// appended is when this recorder last appended, if the state was complete
+	// appended is when this recorder last appended, if the state was up to date
 	// then. News resets it to zero after using it. Protected by turn.
 	appended time.Time
 
-	mu     sync.Mutex // held only briefly
+	mu     sync.Mutex // never held during calls of the store
 	state  *agent.State
 	counts counts
 	guest  allotment
 	closed bool   // the run has ended
-	moved  func() // called when the run's clock starts or stops; may be nil
+	moved  func() // called when the run's time limit starts or stops counting; may be nil
 }
 
-// counts are how often something has happened in the run.
+// counts holds how often some events have occurred in the run.
 type counts struct {
 	losses    int // machines lost
 	refusals  int // pushes that were refused and reported to the model
@@ -70,11 +70,11 @@ type counts struct {
 	followups int // continuations by stop hooks
 }
 
-// allotment is how many bytes from the machine the journal takes in the run.
+// allotment is the run's quota of journal bytes for data from the machine.
 type allotment struct {
-	used   int64 // see guestBytes
+	used   int64 // bytes, as estimated by guestBytes
 	limit  int64
-	lifted bool // the run is ending
+	lifted bool // the quota no longer applies, because the run is ending
 }
 
 // Open folds the agent's journal. quota limits the bytes that data from the
@@ -107,7 +107,8 @@ func (r *Recorder) take(ctx context.Context) error {
 
 func (r *Recorder) give() { <-r.turn }
 
-// catchUp applies the journal's events after the state, up to the number upto.
+// catchUp applies the journal's events that the state lacks, up to event number
+// upto.
 func (r *Recorder) catchUp(ctx context.Context, upto int64) error {
 	for r.state.Agent.Head < upto {
 		events, err := r.read(ctx, r.state.Agent.Head)
@@ -172,7 +173,7 @@ func (r *Recorder) News(ctx context.Context) (paused bool, head int64, err error
 func (r *Recorder) Snapshot() *agent.State { return r.SnapshotOf("") }
 
 // SnapshotOf returns a snapshot with the thread of the subagent started by the
-// call, or for "" the agent's own.
+// call, or with the agent's own thread if the call is "".
 func (r *Recorder) SnapshotOf(task string) *agent.State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,14 +189,14 @@ func (r *Recorder) SnapshotOf(task string) *agent.State {
 	return &s
 }
 
-// Losses returns how many machines this run has lost.
+// Losses returns how often this run has lost its machine.
 func (r *Recorder) Losses() int { return r.counted().losses }
 
 // Refusals returns how many pushes of this run were refused because of a
 // secret and reported to the model.
 func (r *Recorder) Refusals() int { return r.counted().refusals }
 
-// Unhooked returns how many commits and pushes of this run git hooks refused,
+// Unhooked returns how many commits and pushes of this run git hooks refused
 // and were reported to the model.
 func (r *Recorder) Unhooked() int { return r.counted().unhooked }
 
@@ -249,8 +250,8 @@ func (r *Recorder) Record(ctx context.Context, bodies ...agent.Body) error {
 	return r.recordIf(ctx, nil, bodies)
 }
 
-// recordIf is record with a condition: it returns [store.ErrMoved] if ifHead is not nil
-// and the journal's last event has another number.
+// recordIf is record with a condition: it returns [store.ErrMoved] if ifHead is
+// not nil and is not the number of the journal's last event.
 func (r *Recorder) recordIf(ctx context.Context, ifHead *int64, bodies []agent.Body) error {
 	if err := r.take(ctx); err != nil {
 		return err
@@ -270,8 +271,8 @@ func (r *Recorder) recordIf(ctx context.Context, ifHead *int64, bodies []agent.B
 	return r.applied(ctx, events)
 }
 
-// RecordDecided journals bodies, followed by decisions that were made by the state at
-// head. If anybody has appended since, it journals bodies alone.
+// RecordDecided journals bodies, followed by decisions that were made by the
+// state at head. If events were appended after head, it journals only bodies.
 func (r *Recorder) RecordDecided(ctx context.Context, head int64, bodies, decided []agent.Body) error {
 	if len(decided) == 0 {
 		return r.Record(ctx, bodies...)
@@ -337,7 +338,7 @@ func (r *Recorder) Close(ctx context.Context, b *agent.RunEnded) error {
 }
 
 // Answer returns the answer to the call's approval request. If there is none,
-// it journals late and returns that.
+// it journals late as the answer and returns it.
 func (r *Recorder) Answer(ctx context.Context, callID string, late *agent.ApprovalAnswered) (*agent.ApprovalAnswered, error) {
 	if err := r.take(ctx); err != nil {
 		return nil, err

@@ -16,8 +16,8 @@ const settleWithin = 30 * time.Second
 // errUnsettled is the cause of a write that is aborted after [settleWithin].
 var errUnsettled = fmt.Errorf("cannot write to the journal within %v: %w", settleWithin, store.ErrUnreachable)
 
-// Outliving returns a context for journaling results after ctx has ended. It
-// ends [settleWithin] after ctx has ended, and not earlier.
+// Outliving returns a context for journaling results after ctx has ended. The
+// new context ends [settleWithin] after ctx.
 func Outliving(ctx context.Context) (context.Context, context.CancelFunc) {
 	out, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {

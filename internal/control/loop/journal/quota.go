@@ -5,8 +5,9 @@ import (
 	"aloft/internal/fault"
 )
 
-// defaultQuota is how many bytes data from a machine may take in the journal of
-// one run: enough for thousands of screenshots, and far more than any text.
+// defaultQuota limits the journal's bytes of data from a machine in one run. It
+// suffices for thousands of screenshots, and for far more text than a run
+// produces.
 const defaultQuota = 1 << 30
 
 // EventWeight is roughly what an event takes in the journal besides its

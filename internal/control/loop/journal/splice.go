@@ -2,10 +2,10 @@ package journal
 
 import "strings"
 
-// Splice shows a retried reply: it suppresses the part that clients have
-// already seen, as long as the new reply repeats it.
+// Splice shows a retried reply: while the new reply repeats what clients have
+// already seen, Splice suppresses it.
 type Splice struct {
-	Seen    string // shown before, and not yet repeated by the new reply
+	Seen    string // text that was shown before, and that the new reply has not repeated yet
 	matched strings.Builder
 }
 

@@ -17,7 +17,7 @@ import (
 	"aloft/internal/tool"
 )
 
-// args holds the arguments of any of the four tools.
+// args holds the arguments of any of the four MCP tools.
 type args struct {
 	Server       string          `json:"server"`
 	Tool         string          `json:"tool_name"`
@@ -45,8 +45,8 @@ func (a args) callsTool(name string) bool { return name == CallTool && a.Tool !=
 // lost.
 const LostAnswer = "the Aloft server restarted while this call was running. The call may have had some or all of its effect, and its response is lost. It is not sent again: first check whether it had an effect."
 
-// Check finds the server of a call. If there is no such server or tool, why
-// says so for the model.
+// Check finds the server of a call. If there is no such server or tool, why is
+// a message about it for the model.
 func (o *Offers) Check(ctx context.Context, s *agent.State, c conversation.ToolCall) (server mcp.Server, why string, err error) {
 	a, ok := argsOf(c)
 	if !ok {
@@ -92,8 +92,9 @@ func (o *Offers) Check(ctx context.Context, s *agent.State, c conversation.ToolC
 	return server, "", nil
 }
 
-// Ask sends a call to a remote server that [Offers.Check] has found, and returns
-// the result. m is needed to save a resource to a file.
+// Ask sends a call to a remote server that [Offers.Check] has found, and
+// returns the result. The machine m is needed only to save a resource to a
+// file.
 func (o *Offers) Ask(ctx context.Context, s *agent.State, c conversation.ToolCall, server mcp.Server, m Writer) (tool.Result, error) {
 	a, _ := argsOf(c) // Check has already parsed it
 	switch {

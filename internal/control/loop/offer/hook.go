@@ -38,9 +38,9 @@ func (o *Offers) Hook(ctx context.Context, s *agent.State, c conversation.ToolCa
 	return h
 }
 
-// shownURL returns the URL of a server for hooks, which run in the machine. It
-// is complete if it comes from the repository, and otherwise without the parts
-// that may be secret.
+// shownURL returns the URL of a server for hooks, which run in the machine. A
+// URL from the repository is returned unchanged; from other URLs the parts that
+// may be secret are removed.
 func shownURL(s mcp.Server) string {
 	if s.Source == mcp.Project {
 		return s.URL
@@ -61,8 +61,8 @@ func (h *Hook) Fields() map[string]any {
 	return out
 }
 
-// Changed returns the call with other arguments for the tool. A hook can change
-// the arguments, but neither the server nor the tool.
+// Changed returns the call with the tool's arguments replaced. A hook can
+// change the arguments, but neither the server nor the tool.
 func (h *Hook) Changed(args json.RawMessage) json.RawMessage {
 	text, err := json.Marshal(map[string]any{"server": h.Args.Server, "tool_name": h.Args.Tool, "arguments": args})
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package offer knows which MCP servers a run can use and what they offer, and
-// calls the remote ones. Servers in the machine are called there, like any tool.
+// calls the remote servers. The machine calls its own servers, like any tool.
 package offer
 
 import (
@@ -14,21 +14,21 @@ import (
 	"aloft/internal/tool"
 )
 
-// Servers provides the MCP servers of agents: all of them by name, and access
-// to the remote ones, which the control plane calls itself. Responses of MCP
-// servers are untrusted, so implementations must bound them; listings must come
-// from [mcp.Admit]. Methods are safe for concurrent use, respect ctx, and have
-// their own timeouts. Errors are faults whose messages users and the model may
-// read.
+// Servers provides the MCP servers of agents: the names of all servers, and
+// access to the remote ones, which the control plane calls itself. Responses of
+// MCP servers are untrusted, so implementations must bound them; listings must
+// come from [mcp.Admit]. Methods are safe for concurrent use, respect ctx, and
+// have their own timeouts. Errors are faults whose messages users and the model
+// may read.
 type Servers interface {
-	// ServersOf returns the servers that the agent can use in its open run, merged
-	// from all sources by [mcp.Merge], and those that it cannot use. The
-	// project's file is read from the default branch as of the agent's start:
-	// State.Agent.RulesAt. Variables of stdio servers are not expanded; the
-	// machine does that.
+	// ServersOf returns the servers that the agent can use in its open run,
+	// merged from all sources by [mcp.Merge], and those that it cannot use. The
+	// project's file is read from the default branch at the commit
+	// State.Agent.RulesAt, as of the agent's start. Variables of stdio servers
+	// are not expanded; the machine does that.
 	ServersOf(ctx context.Context, s *agent.State) ([]mcp.Server, []mcp.LeftOut, error)
 	// List returns the tools and resources of a remote server. A server that
-	// cannot be used is not an error: its State and Error say why.
+	// cannot be used is not an error: the listing's State and Error say why.
 	List(ctx context.Context, s *agent.State, server mcp.Server) (mcp.Listing, error)
 	// Call calls a tool of a remote server. The loop has already checked the
 	// call: the server is one that ServersOf returned, its listing has the tool, and

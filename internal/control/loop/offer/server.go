@@ -59,7 +59,7 @@ func (o *Offers) Servers(ctx context.Context, s *agent.State) ([]mcp.Server, err
 }
 
 // listed returns the tools and resources of the server from a cache. If again
-// is true, it asks a remote server again that could not be used before.
+// is true, it retries a remote server that could not be used before.
 func (o *Offers) listed(ctx context.Context, s *agent.State, server mcp.Server, again bool) (mcp.Listing, error) {
 	o.mu.Lock()
 	was, ok := o.remote[server.Name]

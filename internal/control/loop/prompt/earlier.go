@@ -7,8 +7,9 @@ import (
 	"aloft/internal/agent"
 )
 
-// earlier returns what a reviewer is told about earlier reviews of the pull request,
-// or "". The titles come from the forge, where others may have changed them.
+// earlier returns the part of a reviewer's prompt about earlier reviews of the
+// pull request, or "". The titles come from the forge, where others may have
+// changed them.
 func earlier(of *agent.ReviewedPull) string {
 	if of == nil || of.Since == "" && len(of.Earlier) == 0 {
 		return ""

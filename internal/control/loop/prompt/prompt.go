@@ -25,8 +25,8 @@ var helperWords string
 //go:embed prompts/reviewer.md
 var reviewerWords string
 
-// subagentWords begins every subagent's system prompt; the other texts are
-// added for one type of subagent each.
+// subagentWords begins every subagent's system prompt; each of the other texts
+// is added for one type of subagent.
 var (
 	//go:embed prompts/subagent.md
 	subagentWords string
@@ -82,8 +82,8 @@ func Subagent(s *agent.State, sub *agent.Subagent) string {
 const backgroundNote = "\nYou work in the background: the agent, and possibly others, keep working on the same files. " +
 	"Change only what you were asked to, read a file again before you change it, and leave other people's changes alone. You have your own shell.\n"
 
-// rights continues the sentence that names the user. f is nil if the machine has not
-// reported what the user may do.
+// rights returns the end of the sentence that names the user. f is nil if the
+// machine has not reported the user's rights.
 func rights(user string, f *agent.Facilities) string {
 	switch {
 	case user == "root":
@@ -96,14 +96,15 @@ func rights(user string, f *agent.Facilities) string {
 	return ", who cannot become root: `sudo` does not work"
 }
 
-// installCommands maps package managers to commands that ask nothing.
+// installCommands maps package managers to their non-interactive install
+// commands.
 var installCommands = map[string]string{
 	"apt-get": "apt-get install -y", "dnf": "dnf install -y", "microdnf": "microdnf install -y", "yum": "yum install -y",
 	"apk": "apk add", "zypper": "zypper --non-interactive install", "pacman": "pacman -S --noconfirm",
 }
 
 // facilities returns sentences about the programs and rights in the machine, or
-// nothing if it has not reported them.
+// "" if the machine has not reported them.
 func facilities(user string, f *agent.Facilities) (out []string) {
 	if f == nil {
 		return nil

@@ -13,7 +13,8 @@ import (
 // Checks configures the checks of runs.
 type Checks struct {
 	// Rounds limits how often in a run the model is asked to fix failed checks.
-	// 0 means the default; a negative number means never.
+	// 0 means the default; a negative number means that the model is never
+	// asked.
 	Rounds int
 	// Timeout is the timeout of each check, at most [MaxCheckTimeout]. 0 means
 	// the default.
@@ -35,22 +36,22 @@ func (c Checks) PerCheck() time.Duration {
 	return min(cmp.Or(c.Timeout, DefaultCheckTimeout), MaxCheckTimeout)
 }
 
-// MustCheck reports whether the run cannot finish before its checks have ended. It may
-// return true although no check will run: whether anything has changed, which the
-// environment's checks require, is known only after the commit.
+// MustCheck reports whether the run cannot finish before its checks have ended.
+// It may return true although no check will run: the environment's checks run
+// only if something has changed, which is known only after the commit.
 func MustCheck(s *agent.State) bool {
 	return len(s.Checks()) > 0 && s.Mode != agent.ModePlan && !(s.CheckedNow() && s.Checking.Over)
 }
 
-// SendBack reports whether the model must fix the results of the current round:
-// at least one check failed, rounds are left, and the previous attempt has
-// changed something.
+// SendBack reports whether the model must fix the failures of the current
+// round: at least one check failed, rounds are left, and the previous attempt
+// to fix them has changed something.
 func SendBack(s *agent.State, rounds int) bool {
 	return len(failed(s.Checking.Results)) > 0 && s.Checking.SentBack < rounds && !stuck(s)
 }
 
-// stuck reports whether the model, sent back to work by checks, has changed
-// nothing and the same checks have failed again.
+// stuck reports whether the model was asked to fix the checks, changed nothing,
+// and the same checks have failed again.
 func stuck(s *agent.State) bool {
 	c := &s.Checking
 	same := func(a, b agent.CheckResult) bool { return a.Check == b.Check && a.State == b.State }

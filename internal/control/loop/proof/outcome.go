@@ -1,5 +1,6 @@
-// Package proof decides whether a run has proven its work: by its checks, by the
-// judgement of its goal, and by its todo list. It has no state of its own.
+// Package proof decides whether a run has proven its work: by the run's checks,
+// by the judgement of its goal, and by its todo list. The package keeps no
+// state.
 package proof
 
 import (
@@ -12,7 +13,7 @@ import (
 // call after a warning.
 const NoProgress = "no_progress"
 
-// Outcome returns the typed end of a run, and the evidence for it.
+// Outcome returns how a run ended, and the evidence for it.
 func Outcome(s *agent.State, ended *agent.RunEnded) (agent.Outcome, *agent.Evidence) {
 	evidence := s.Evidence()
 	switch {
@@ -44,8 +45,8 @@ func Outcome(s *agent.State, ended *agent.RunEnded) (agent.Outcome, *agent.Evide
 	return agent.Done, evidence
 }
 
-// leftOpen returns the outcome of work in rounds that ends with open items, or
-// "" if no item is open.
+// leftOpen returns the outcome of a run that works in rounds and ends with open
+// todo items, or "" if no item is open.
 func leftOpen(s *agent.State) agent.Outcome {
 	open := agent.OpenTodos(s.Todos)
 	switch {

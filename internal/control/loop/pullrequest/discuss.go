@@ -15,7 +15,7 @@ import (
 	"aloft/internal/tool"
 )
 
-// Durations of waits for checks and replies.
+// Timeouts of waits for checks and replies.
 const (
 	pullWait    = 10 * time.Minute // default
 	maxPullWait = time.Hour
@@ -40,8 +40,8 @@ type pullSuccess struct {
 	TimedOut   bool          `json:"timedOut,omitempty"`
 }
 
-// discuss runs a PrManagement call about an existing pull request, p, which is
-// nil if there is none.
+// discuss runs a PrManagement call about the pull request p, or nil if there is
+// none.
 func (r *Requests) discuss(ctx context.Context, callID string, in pullArgs, p *agent.PullRequest) (tool.Result, error) {
 	switch {
 	case p == nil || p.URL == "" || p.Number == 0:
@@ -142,9 +142,9 @@ func (r *Requests) say(ctx context.Context, callID string, in pullArgs, p agent.
 }
 
 // waitFor waits for checks, or for comments of others that are newer than the
-// agent's last comment and were not reported by an earlier wait. The end of the
-// wait is journaled first, so that it stays the same if another server
-// continues it.
+// agent's last comment and were not reported by an earlier wait. The deadline
+// of the wait is journaled first, so that another server that continues the
+// wait uses the same deadline.
 func (r *Requests) waitFor(ctx context.Context, callID string, in pullArgs, p agent.PullRequest) (pull.Answer, error) {
 	a := r.Recorder.Snapshot().Agent
 	q := pull.Question{Subject: pull.Checks}
@@ -182,10 +182,10 @@ func (r *Requests) waitFor(ctx context.Context, callID string, in pullArgs, p ag
 	return answer, err
 }
 
-// heard holds, by address of the pull request, the time of the last comment
-// that was reported to the model, by the forge's clock. If a server restarts,
-// it may tell the model again. The zero value is empty. Its methods are safe
-// for concurrent use.
+// heard maps the address of a pull request to the time, by the forge's clock,
+// of the last comment that was reported to the model. After a server's restart,
+// a comment may be reported again. The zero value is empty. Its methods are
+// safe for concurrent use.
 type heard struct {
 	mu   sync.Mutex
 	upto map[string]time.Time

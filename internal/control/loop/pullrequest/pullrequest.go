@@ -26,7 +26,8 @@ import (
 // Pulls opens pull requests. [pull.Desk] implements it. Its methods are safe
 // for concurrent use, and their errors are faults.
 type Pulls interface {
-	// Can returns nil if a forge is configured for the repository.
+	// Can returns nil if a forge is configured for the repository, or else an
+	// error.
 	Can(repoURL string) error
 	// Propose returns the pull request to open for the pushed commit of the
 	// agent's n-th repository. It does not contact the forge.
@@ -35,12 +36,13 @@ type Pulls interface {
 	Open(ctx context.Context, a agent.Agent, asked agent.PullRequestAsked) (agent.PullRequestOpened, error)
 	// Read reads a pull request of the agent at the forge.
 	Read(ctx context.Context, a agent.Agent, p agent.PullRequest, q pull.Question) (pull.Answer, error)
-	// Wait repeats Read until there is something new or until the time until.
+	// Wait repeats Read until there is something new, at most until the given
+	// time.
 	Wait(ctx context.Context, a agent.Agent, p agent.PullRequest, q pull.Question, until time.Time) (pull.Answer, error)
-	// Compose returns the comment to send for a text of the model.
+	// Compose returns the comment to send for the model's text.
 	Compose(ctx context.Context, s *agent.State, p agent.PullRequest, callID, threadID, body string) (agent.PullRequestSaid, error)
-	// Say adds a comment, and returns its address. again reports that an earlier
-	// call may have added it; it is never added twice.
+	// Say adds a comment, and returns its address. again means that an earlier
+	// call may have added the comment; Say does not add it twice.
 	Say(ctx context.Context, a agent.Agent, p agent.PullRequest, comment agent.PullRequestSaid, again bool) (url string, err error)
 	// Resolve marks a review thread as resolved. It is idempotent.
 	Resolve(ctx context.Context, a agent.Agent, p agent.PullRequest, threadID string) error
@@ -185,8 +187,8 @@ type pullArgs struct {
 
 // Manage runs a PrManagement call for the branch of one of the agent's
 // repositories: it pushes the branch and opens or updates its pull request, or
-// reads and answers the comments on it. The call cannot name any other branch
-// or pull request.
+// reads and answers comments on the pull request. The call cannot name any
+// other branch or pull request.
 func (r *Requests) Manage(ctx context.Context, c conversation.ToolCall, m Pusher) (tool.Result, error) {
 	var in pullArgs
 	d := json.NewDecoder(bytes.NewReader(c.Args))

@@ -10,14 +10,14 @@ import (
 	"aloft/internal/fault"
 )
 
-// postWithin is how long the end of a run waits until a review is posted.
+// postWithin is how long the end of a run waits for a review to be posted.
 const postWithin = 5 * time.Minute
 
-// PostReview posts what a reviewing agent has found at the pull request under
-// review, once in a run, and only if it has something new. The review is journaled
-// first, so that after a crash the same one is posted, unless the forge has it
-// already. If it cannot be posted, the reason is journaled, and the next run tries
-// again. complete reports that the agent has ended its work itself.
+// PostReview posts the findings of a reviewing agent at the pull request under
+// review, once in a run, and only if there is something new. The review is
+// journaled first, so that after a crash the same review is posted, unless the
+// forge already has it. If posting fails, the reason is journaled, and the next
+// run tries again. complete means that the agent has ended its work itself.
 func (r *Requests) PostReview(ctx context.Context, complete bool) error {
 	s := r.Recorder.Snapshot()
 	if s.Review == nil || s.Review.PullRequest == nil || s.Composed == nil && !hasNews(s) {
@@ -55,8 +55,8 @@ func (r *Requests) PostReview(ctx context.Context, complete bool) error {
 	return r.Recorder.Record(ctx, &posted)
 }
 
-// hasNews reports whether the run has to post a review: none was posted yet, or there
-// are findings that were not.
+// hasNews reports whether the run has to post a review, because none was posted
+// yet or because some findings were not posted.
 func hasNews(s *agent.State) bool {
 	switch {
 	case s.Post == nil:

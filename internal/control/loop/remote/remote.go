@@ -1,5 +1,5 @@
 // Package remote describes an agent's machine as the loop uses it: the
-// interface to it, and the values that pass through it. It contains no
+// interface Machine, and the types of its arguments and results. It contains no
 // behavior.
 package remote
 
@@ -22,8 +22,8 @@ import (
 // loop then asks for the machine again.
 var ErrLost = errors.New("machine lost")
 
-// ErrHooked is wrapped by errors of [Machine] for a call that was sent as
-// unhooked, and was not started because the machine has hooks.
+// ErrHooked is wrapped by the error of a call that was sent as unhooked, and
+// that the [Machine] did not start because it has hooks.
 var ErrHooked = errors.New("the machine has hooks")
 
 // Machine is the part of an agent's machine that a loop uses. Its methods are
@@ -31,21 +31,21 @@ var ErrHooked = errors.New("the machine has hooks")
 type Machine interface {
 	// BootID identifies the current boot of the machine.
 	BootID() string
-	// Call runs a tool call, or attaches to it if the machine knows its id.
-	// onDelta receives the output in order. When ctx ends, the call is aborted.
-	// It returns [ErrHooked] if the call is marked as unhooked but the machine
-	// has hooks.
+	// Call runs a tool call, or attaches to the call if the machine knows its
+	// id. onDelta receives the output in order. When ctx ends, the call is
+	// aborted. It returns [ErrHooked] if the call is marked as unhooked but the
+	// machine has hooks.
 	Call(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error)
 	// CallSandboxed is like Call, but runs the call in the machine's sandbox
-	// with the given policy. A call with a Guard runs there only if the guard's
-	// checks fail.
+	// with the given policy. A call with a Guard runs in the sandbox only if
+	// the guard's checks fail.
 	CallSandboxed(ctx context.Context, c conversation.ToolCall, p sandbox.Policy, onDelta func(Delta)) (tool.Result, time.Duration, error)
 	// Attach waits for a call that the machine knows, like Call, but never
 	// starts one: started is false if the machine does not know the id. If ctx
 	// has already ended, the call is aborted.
 	Attach(ctx context.Context, callID string, onDelta func(Delta)) (r tool.Result, took time.Duration, started bool, err error)
-	// Known returns the ids of the calls that the machine had received, and
-	// whose results were not acknowledged, at the time of connecting.
+	// Known returns the ids of the calls that, at the time of connecting, the
+	// machine had received and whose results were not acknowledged.
 	Known() []string
 	// Drop aborts a call if it is running, and makes the machine forget it.
 	Drop(ctx context.Context, callID string) error
@@ -53,12 +53,13 @@ type Machine interface {
 	Enforced() bool
 	// Lacking returns the names of the tools that cannot work in the machine.
 	Lacking() []string
-	// Servers makes the machine run exactly the stdio servers among these, and
-	// returns their listings. It waits up to the given time for servers that
-	// are starting.
+	// Servers makes the machine run exactly the stdio servers among the given
+	// servers, and returns their listings. It waits up to the given time for
+	// servers that are starting.
 	Servers(ctx context.Context, s *agent.State, servers []mcp.Server, wait time.Duration) ([]mcp.Listing, error)
 	// Unhooked reports whether calls may be sent as unhooked: neither the team
-	// nor the agent's owner has hooks, and the machine checks for its own.
+	// nor the agent's owner has hooks, and the machine itself checks whether it
+	// has hooks.
 	Unhooked(ctx context.Context, a agent.Agent) (bool, error)
 	// Hooks runs the project's hooks.
 	Hooks(ctx context.Context, s *agent.State, call hook.Call) (hook.Outcome, error)
@@ -87,6 +88,6 @@ type Delta struct {
 // Delivered is the outcome of a commit or a push.
 type Delivered struct {
 	Commit string // the repository's commit, or that of its branch on the remote
-	Made   bool   // for a commit: there were uncommitted changes
+	Made   bool   // whether a commit had uncommitted changes
 	Note   string // why git hooks refused or did not run, or ""
 }

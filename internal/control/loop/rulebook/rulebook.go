@@ -1,5 +1,5 @@
 // Package rulebook finds the rules and skills that apply to a run: those of the
-// team and of the agent's owner, and those that the repositories contain.
+// team, of the agent's owner, and in the repositories.
 package rulebook
 
 import (
@@ -21,10 +21,10 @@ import (
 
 // Limits of reading rules and of giving them to the model.
 const (
-	mostGiven     = 80 << 10 // bytes that one conversation is given; less if its context window is small
-	maxAtOnce     = 30       // folders that are read at once
-	maxReadInRun  = 2000     // folders that are read in a run
-	maxTouchedNow = 100      // files of one reply that are looked at
+	mostGiven     = 80 << 10 // bytes of rules for one conversation; less if its context window is small
+	maxAtOnce     = 30       // folders per request to the machine
+	maxReadInRun  = 2000     // folders per run
+	maxTouchedNow = 100      // files considered per reply
 )
 
 // Share is the part of a context window that rules may take: 10 is a tenth.
@@ -92,7 +92,7 @@ func (b *Book) Find(ctx context.Context, s *agent.State, m Machine) (*agent.Rule
 }
 
 // readRules reads rules in the machine. A machine that cannot read them does
-// not stop the run; a lost one is noticed by the next call.
+// not stop the run; the next call notices a lost machine.
 func (b *Book) readRules(ctx context.Context, m Machine, folders []rule.Folder) (rule.Set, error) {
 	if len(folders) == 0 || m == nil {
 		return rule.Set{}, nil
@@ -111,7 +111,7 @@ func (b *Book) readRules(ctx context.Context, m Machine, folders []rule.Folder) 
 }
 
 // Nested reads the rules of the folders that the last reply of a conversation
-// uses for the first time in this run. It returns nil if there are none.
+// is the first in this run to use. It returns nil if there are none.
 func (b *Book) Nested(ctx context.Context, s *agent.State, m Machine) (*agent.RulesFound, error) {
 	touched := touchedBy(s.Messages)
 	var folders []rule.Folder
@@ -137,9 +137,9 @@ func (b *Book) Nested(ctx context.Context, s *agent.State, m Machine) (*agent.Ru
 	return &agent.RulesFound{Set: found, Nested: true}, nil
 }
 
-// Next returns the message with the rules that apply to a conversation's work
-// and that the conversation lacks, or nil. prompt is its task; window is its
-// model's context window in bytes, or 0 if that is unknown.
+// Next returns a message with the rules that apply to a conversation's work and
+// that the conversation lacks, or nil. prompt is the conversation's task.
+// window is its model's context window in bytes, or 0 if unknown.
 func Next(s *agent.State, prompt string, window int) *agent.RulesGiven {
 	room := mostGiven
 	if window > 0 {
@@ -163,8 +163,7 @@ type readFolders struct {
 	paths map[string]bool
 }
 
-// fresh returns those folders that were not read in this run, and remembers
-// them.
+// fresh returns the folders that were not read in this run, and remembers them.
 func (f *readFolders) fresh(folders []rule.Folder) (fresh []rule.Folder) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -241,7 +240,7 @@ func pathsOf(c conversation.ToolCall) (paths []string) {
 	default:
 		return nil
 	}
-	_ = json.Unmarshal(c.Args, &args) // arguments that do not fit name no path
+	_ = json.Unmarshal(c.Args, &args) // other arguments name no path
 	for _, p := range append(args.Paths, args.Path, args.Notebook, args.Folder, args.Dir) {
 		if p != "" {
 			paths = append(paths, p)

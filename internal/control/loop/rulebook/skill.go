@@ -15,8 +15,8 @@ import (
 	"aloft/internal/tool"
 )
 
-// withoutFiles returns the rules with the texts of skills left out: the model
-// reads their files in the machine.
+// withoutFiles returns the rules without the texts of skills, because the model
+// reads skill files in the machine.
 func withoutFiles(rules []rule.Rule) []rule.Rule {
 	rules = slices.Clone(rules)
 	for i := range rules {

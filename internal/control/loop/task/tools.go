@@ -34,9 +34,8 @@ func MayUse(sub *agent.Subagent, spec tool.Spec) bool {
 	return true
 }
 
-// Unavailable returns why an agent does not have a tool: some are not for
-// reviewers, and one is for reviewers only. It returns "" if the agent has the
-// tool.
+// Unavailable returns why an agent does not have a tool, because it is a
+// reviewer or because it is not. It returns "" if the agent has the tool.
 func Unavailable(s *agent.State, name string) string {
 	switch {
 	case s.Review == nil && name == agent.ReviewTool:
@@ -48,7 +47,7 @@ func Unavailable(s *agent.State, name string) string {
 }
 
 // WithSubagents adds the list of subagents to the description of the Task tool.
-// Those that a repository defines come last and are marked as such.
+// Subagents that a repository defines come last and are marked as such.
 func WithSubagents(spec tool.Spec, own, defined []subagent.Definition) tool.Spec {
 	var b strings.Builder
 	var names []string

@@ -1,5 +1,5 @@
 // Package transcript writes conversations in the form that hooks read, and
-// tracks which part of one a machine already has.
+// tracks which part of a transcript a machine already has.
 package transcript
 
 import (
@@ -10,11 +10,11 @@ import (
 	"aloft/internal/conversation"
 )
 
-// Progress tracks how much of a transcript a machine has. The zero value is that
-// of a machine without one. It is safe for concurrent use.
+// Progress tracks how much of a transcript a machine has. The zero value means
+// that the machine has nothing. It is safe for concurrent use.
 type Progress struct {
 	mu    sync.Mutex
-	lines []byte // as sent; the machine has a prefix of them
+	lines []byte // the transcript as sent; the machine has a prefix of it
 }
 
 // Has records how many bytes of the transcript the machine has. If the number
