@@ -44,9 +44,9 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// Config is what the API needs: the parts that most resources use, those of
-// each resource, and those of the server itself. Interfaces, functions and
-// pointers are required, except those that say what nil means.
+// Config is what the API needs: the dependencies that most resources use, those
+// of each resource, and those of the server itself. Interfaces, functions and
+// pointers are required, unless their comment says what nil means.
 type Config struct {
 	Shared       rest.Shared
 	Models       modelchoice.Config
@@ -67,7 +67,7 @@ type Config struct {
 	Tracer    trace.Tracer                          `needed:"no"` // creates a span for each request that starts a run; nil creates none
 	Ready     func() error                          `needed:"no"` // returns nil once requests can be served; nil means always
 	Metrics   func(context.Context) ([]byte, error) `needed:"no"` // in Prometheus's text format; nil turns metrics off
-	PerMinute int                                   // requests for each key; 0 means no limit
+	PerMinute int                                   // requests per key; 0 means no limit
 	Version   string                                // of the server
 }
 
@@ -93,16 +93,16 @@ type server struct {
 	stream       *stream.API
 	connect      *connect.API
 
-	allowed   time.Duration // how often an open WebSocket is re-authorized
+	allowed   time.Duration // interval of re-authorizing an open WebSocket
 	openAPI   document
-	answering keylock.Locks[[sha256.Size]byte] // the repeatable requests in progress: a repeat waits for the first
-	limiter   *rest.Limiter                    // for all requests, by key
+	answering keylock.Locks[[sha256.Size]byte] // locks of idempotent requests in progress: a repetition waits for the first request
+	limiter   *rest.Limiter                    // for all requests, per API key
 	larges    larges
 	receiving receiving
 	compress  func(http.Handler) http.HandlerFunc
 }
 
-// API is the HTTP handler of the API, together with its cleanup loop, and the
+// API is the HTTP handler of the API, with its cleanup loop. It also has the
 // operations that the server itself performs by the API's rules.
 type API struct {
 	http.Handler // safe for concurrent use
@@ -161,8 +161,8 @@ func newServer(c Config) (*server, error) {
 	return s, nil
 }
 
-// missing returns an error that names a part of the configuration that is nil,
-// unless its field has the tag needed:"no".
+// missing returns an error that names a nil field of the configuration, unless
+// its field has the tag needed:"no".
 func missing(c reflect.Value, name string) error {
 	switch c.Kind() {
 	case reflect.Interface, reflect.Pointer, reflect.Func:

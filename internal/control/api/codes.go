@@ -14,12 +14,12 @@ import (
 	"aloft/internal/fault"
 )
 
-// upstream lists the error codes of failures of other servers. Runs store these
-// codes; replies replace each with the single code that clients of the API
+// upstream lists error codes for failures of other servers. Runs store these
+// codes; in replies each is replaced by the single code that clients of the API
 // know.
 var upstream = []string{"forge_unreachable", "repo_unreachable", "registry_unreachable", "lfs_unreachable"}
 
-// codeOf returns the code that a reply gives for an error.
+// codeOf returns the code for an error in a reply.
 func codeOf(f *fault.Error) string {
 	switch {
 	case f.Kind == fault.KindInternal:
@@ -33,7 +33,7 @@ func codeOf(f *fault.Error) string {
 // A helpCode is an error code that the help page explains.
 type helpCode struct{ Code, Meaning, Remedy string }
 
-// helpCodes are the codes that this server returns and that clients branch on.
+// helpCodes are the codes that this server returns and clients check for.
 var helpCodes = []helpCode{
 	{"unauthorized", "The request has no API key, or the key is unknown, has expired or belongs to a disabled user.", "Send a valid key as Authorization: Bearer KEY. Create one in the dashboard under Account."},
 	{"api_key_not_found", "You have no API key with that ID.", "List your keys with GET /v1/me/keys."},

@@ -17,20 +17,21 @@ const compressFrom = 1 << 10
 // compressible lists the media types whose replies are compressed.
 var compressible = map[string]bool{"application/json": true, "application/schema+json": true, "application/yaml": true, rest.JSONLines: true}
 
-// newCompressor returns the middleware that compresses replies by gzip for clients
-// that accept it. A flush of the handler reaches the client.
+// newCompressor returns the middleware that compresses replies by gzip for
+// clients that accept it. A flush of the handler reaches the client.
 //
 // BREACH: an attacker who can choose part of a reply, and see its length on the
-// wire, can guess a secret in the same reply. The attacker must make a victim's
-// browser send requests, which carry no session from other sites (the cookie is
-// SameSite=Strict). Besides, secrets are in replies to POST only, and those are
-// never compressed; the one GET whose reply holds a signature beside a parameter
-// of its query (downloadArtifact) is excluded by [route.plain]. The random length
-// that is added to each reply makes guessing slower still.
+// wire, can guess a secret in the same reply. For that, the attacker must make
+// a victim's browser send requests, but requests from other sites carry no
+// session (the cookie is SameSite=Strict). Besides, only replies to POST
+// contain secrets, and these replies are never compressed. The only GET whose
+// reply contains both a signature and a query parameter (downloadArtifact) is
+// excluded by [route.plain]. The random length that is added to each reply
+// makes guessing even slower.
 func newCompressor() (func(http.Handler) http.HandlerFunc, error) {
 	compress, err := gzhttp.NewWrapper(
 		gzhttp.MinSize(compressFrom),
-		gzhttp.EnableZstd(false), // its window costs memory for each request
+		gzhttp.EnableZstd(false), // zstd's window costs memory for each request
 		gzhttp.RandomJitter(32, -1, false),
 		gzhttp.ContentTypeFilter(func(header string) bool {
 			media, _, err := mime.ParseMediaType(header)
@@ -48,9 +49,9 @@ func compresses(rt rest.Route) bool {
 	return rt.Method == http.MethodGet && !rt.Plain && rt.Status == http.StatusOK && (rt.Media == "" || compressible[rt.Media])
 }
 
-// compressed wraps the handler of a route so that it compresses its replies. A
-// reply that follows a journal is not compressed: its events are small, and a
-// compressor would hold memory for as long as the client follows.
+// compressed wraps the handler of a route so that replies are compressed. A
+// reply that follows a journal is not compressed, because its events are small,
+// and a compressor would hold memory for as long as the client follows.
 func (s *server) compressed(rt rest.Route, h http.Handler) http.Handler {
 	if !compresses(rt) {
 		return h

@@ -27,11 +27,11 @@ type withinJSON struct {
 	Data   json.RawMessage `json:"data" doc:"the data of an event of that kind"`
 }
 
-// A namer names schemas. Types that only journal events have get the prefix
-// Journal, because types of the API may have the same names. Types of other
-// packages than agent have the name of their package too.
+// A namer names schemas. Types of journal events get the prefix Journal,
+// because types of the API may have the same names. Types of packages other
+// than agent also get the name of their package.
 type namer struct {
-	journal bool // the schemas of events are being described
+	journal bool // whether the schemas of events are being described
 	names   map[reflect.Type]string
 }
 
@@ -63,7 +63,7 @@ func describeEvents(reg huma.Registry, n *namer) {
 	n.journal = true
 	n.names[reflect.TypeFor[withinJSON]()] = "JournalWithin"
 	reg.RegisterTypeAlias(reflect.TypeFor[agent.Within](), reflect.TypeFor[withinJSON]())
-	reg.RegisterTypeAlias(reflect.TypeFor[json.RawMessage](), reflect.TypeFor[any]()) // not bytes in base64
+	reg.RegisterTypeAlias(reflect.TypeFor[json.RawMessage](), reflect.TypeFor[any]()) // raw JSON is not base64
 	kinds := agent.Kinds()
 	union := &huma.Schema{Discriminator: &huma.Discriminator{PropertyName: "kind", Mapping: map[string]string{}}}
 	lines := map[string]*huma.Schema{}
@@ -92,8 +92,8 @@ func describeEvents(reg huma.Registry, n *namer) {
 		// Later versions add fields, which a schema without additionalProperties allows.
 		s.AdditionalProperties = nil
 		for field, of := range s.Properties {
-			// The validator of the description does not know the type null. A
-			// list that may be null is therefore described as optional.
+			// The validator of the description does not support the type null,
+			// so a list that may be null is described as optional.
 			if of.Nullable {
 				of.Nullable = false
 				s.Required = slices.DeleteFunc(s.Required, func(r string) bool { return r == field })

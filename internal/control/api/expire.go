@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// expireEvery is how often the server looks for agents whose retention period,
-// counted in days, has passed.
+// expireEvery is how often the server looks for agents whose retention period
+// of some days has passed.
 const expireEvery = time.Hour
 
-// expire deletes expired agents, and replies kept for repeated requests,
-// periodically until ctx ends. It retries failures in the next round.
+// expire periodically deletes expired agents, and stored replies for repeated
+// requests, until ctx ends. It retries failures in the next round.
 func (s *server) expire(ctx context.Context, every time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

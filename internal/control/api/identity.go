@@ -8,7 +8,8 @@ import (
 )
 
 // identityDocument serves a document for verifying machines' tokens. It may be
-// cached for a while: keys are published long before they sign.
+// cached for a while, because keys are published long before they are used to
+// sign.
 func (s *server) identityDocument(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
 	document := s.config.Identity.Discovery
 	if r.URL.Path == identity.KeysPath {

@@ -13,15 +13,15 @@ import (
 // maxPlain bounds the body of a request that carries no images, in bytes.
 const maxPlain = 4 << 20
 
-// maxLarge is how many requests with a larger body a user may have in progress,
-// since each holds its body in memory.
+// maxLarge is how many requests with a larger body a user may have in progress.
+// Each such request holds its body in memory.
 const maxLarge = 2
 
-// pictured lists the operations whose prompts may contain images.
+// pictured lists the operations that accept images.
 var pictured = []string{"createAgent", "createRun", "queuePrompt", "retryTurn", "forkAgent", "v0CreateAgent", "v0AddFollowup"}
 
 // mostOf returns the size of the largest body that the route accepts, in bytes,
-// or 0 if the handler streams the body and bounds it itself.
+// or 0 if the handler streams the body and limits its size.
 func mostOf(rt rest.Route) int64 {
 	switch {
 	case rt.Takes != "":
@@ -39,8 +39,8 @@ type larges struct {
 	of map[int64]int
 }
 
-// bound limits the body of a request to the route. The caller must call done
-// when the request ends.
+// bound limits the size of the body of a request to the route. The caller must
+// call done when the request ends.
 func (l *larges) bound(w http.ResponseWriter, r *http.Request, rt rest.Route, who account.APIKey) (done func(), err error) {
 	most := mostOf(rt)
 	if most == 0 || r.Method == http.MethodGet {

@@ -26,7 +26,7 @@ func (s *server) legacy(v1 []rest.Route) []rest.Route {
 	for _, rt := range v1 {
 		if !rt.Long {
 			inner.HandleFunc(rt.Method+" "+rt.Path, func(w http.ResponseWriter, r *http.Request) {
-				in, _ := w.(*within) // only V1 calls this mux
+				in, _ := w.(*within) // only V1 calls this mux, with a *within
 				in.err = rt.Handle(in, r, in.who)
 			})
 		}
@@ -87,7 +87,7 @@ func (c *legacyCall) V1(method, path string, in, out any) error {
 	if key := c.r.Header.Get("Idempotency-Key"); key != "" {
 		r.Header.Set("Idempotency-Key", key)
 	}
-	w := &within{header: http.Header{}, who: c.who, status: http.StatusNotFound} // the default if the mux has no such path
+	w := &within{header: http.Header{}, who: c.who, status: http.StatusNotFound} // the status if the mux has no such path
 	c.inner.ServeHTTP(w, r)
 	switch {
 	case w.err != nil:

@@ -77,7 +77,7 @@ func describe(routes []rest.Route, version string) (document, error) {
 
 // complete corrects huma's schemas where they differ from encoding/json.
 // Objects may have additional fields unless the type forbids them, and the
-// fields of an embedded struct belong to the embedding one, even if the
+// fields of an embedded struct belong to the embedding struct, even if the
 // embedded type is unexported.
 func complete(reg huma.Registry) {
 	done := map[string]bool{}
@@ -182,7 +182,7 @@ func schemaName(t reflect.Type, hint string) string {
 		return "V0" + t.Name()
 	}
 	name := strings.TrimSuffix(huma.DefaultSchemaNamer(t, hint), "JSON")
-	for _, initialism := range []string{"ID", "MCP"} { // the names are older than the exported types
+	for _, initialism := range []string{"ID", "MCP"} { // schema names that clients use predate Go's spelling of initialisms
 		if suffix, ok := strings.CutPrefix(name, initialism); ok {
 			return initialism[:1] + strings.ToLower(initialism[1:]) + suffix
 		}

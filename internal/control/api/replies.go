@@ -35,10 +35,10 @@ func keeps(rt rest.Route) bool {
 	return rt.Method == http.MethodPost && !rt.Open && !journaled
 }
 
-// replay handles a request. If it repeats a request that succeeded, replay
+// replay handles a request. If the request repeats one that succeeded, replay
 // sends the stored reply and returns again = true; a failed request is handled
-// again. If the server dies after a request's effect and before its reply, a
-// repeated request takes effect twice.
+// again. If the server dies between a request's effect and its reply, a
+// repetition takes effect twice.
 func (s *server) replay(w *reply, r *http.Request, rt rest.Route, who account.APIKey) (again bool, err error) {
 	if !keeps(rt) {
 		return false, rt.Handle(w, r, who)
@@ -84,15 +84,15 @@ func (s *server) replay(w *reply, r *http.Request, rt rest.Route, who account.AP
 		kept.At = time.Now().UTC()
 		err = s.config.Replies.KeepReply(context.WithoutCancel(r.Context()), kept)
 	}
-	if err != nil { // the request succeeded and was answered, so this is only logged
+	if err != nil { // only logged, because the request succeeded and was answered
 		s.Logger.Error("cannot store a reply for repeated requests", "route", rt.Path, "error", err)
 	}
 	return false, nil
 }
 
-// callerOf returns the name under which a caller's replies are kept. The
-// replies to a user's keys and sessions are not kept for their sub-tokens, which
-// may do less: the reply may show a new API key.
+// callerOf returns the name under which a caller's replies are stored. A user's
+// sub-tokens cannot get the replies to the user's keys and sessions, because
+// sub-tokens have fewer rights and a reply may show a new API key.
 func callerOf(who account.APIKey) string {
 	name := strconv.FormatInt(who.UserID, 10)
 	if who.Kind == account.SubToken {
@@ -151,7 +151,7 @@ func (s *server) giveAgain(w http.ResponseWriter, r store.Reply, key string) err
 }
 
 // sealReply encrypts a reply with the caller's idempotency key, which is not
-// stored, because the reply may show an API key or a link that is shown only
+// stored. The reply may contain an API key or a link that must be shown only
 // once.
 func (s *server) sealReply(key string, saved saidJSON) ([]byte, error) {
 	box, err := s.replyBox(key)

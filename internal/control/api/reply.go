@@ -16,7 +16,7 @@ var statusOfCode = map[string]int{
 	rest.CodeMethod:  http.StatusMethodNotAllowed,
 	rest.CodeTooLong: http.StatusRequestEntityTooLarge,
 	rest.CodeCoding:  http.StatusUnsupportedMediaType,
-	rest.CodeStream:  http.StatusInternalServerError, // as in the public API
+	rest.CodeStream:  http.StatusInternalServerError, // the status in the public API
 }
 
 var statusOfKind = map[fault.Kind]int{
@@ -32,7 +32,7 @@ var statusOfKind = map[fault.Kind]int{
 	fault.KindNotImplemented:  http.StatusNotImplemented,
 }
 
-// errPanicked is what a client sees after a panic, without any detail.
+// errPanicked is the error that clients see after a panic, without details.
 var errPanicked = &fault.Error{Kind: fault.KindInternal, Code: "internal", Message: "internal error"}
 
 // errorJSON is the body of every error reply.

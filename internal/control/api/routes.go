@@ -35,8 +35,8 @@ func (s *server) serverRoutes() []rest.Route {
 	}
 }
 
-// handler registers the table on a mux. For other methods, every path replies
-// with the list of methods that it supports.
+// handler registers the table on a mux. For unsupported methods, every path
+// replies with the list of its methods.
 func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	allowed := map[string][]string{}
@@ -55,10 +55,10 @@ func (s *server) handler() http.Handler {
 	return tidied(mux, unknown)
 }
 
-// tidied cleans up common mistakes in paths: extra slashes at the beginning,
-// from a base URL that ends in a slash, and a slash at the end of an API path.
-// Other unclean paths are "not found": the mux would redirect them with a reply
-// in HTML.
+// tidied tolerates two mistakes in paths: extra slashes at the beginning, from
+// a base URL that ends in a slash, and a slash at the end of an API path. Other
+// unclean paths are "not found", because the mux would redirect them with a
+// reply in HTML.
 func tidied(next, unknown http.Handler) http.Handler {
 	tidy := func(at string) string {
 		at = "/" + strings.TrimLeft(at, "/")

@@ -43,9 +43,10 @@ func (w *reply) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // appear in logs and in replies.
 var saneRequestID = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
 
-// serve wraps a route with what all routes share: the request id, headers,
-// authentication, the time limit, error replies, and one log line. The log line
-// names the route but not the URL, since a query may contain secrets.
+// serve wraps a route with the code that all routes share: the request id,
+// headers, authentication, the timeout, error replies, and one log line. The
+// log line names the route instead of the URL, because a query may contain
+// secrets.
 func (s *server) serve(rt rest.Route) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		start := time.Now()
@@ -66,7 +67,7 @@ func (s *server) serve(rt rest.Route) http.Handler {
 			}
 			level := slog.LevelInfo
 			if r.Method == http.MethodGet && w.status < http.StatusBadRequest {
-				level = slog.LevelDebug // clients read all the time
+				level = slog.LevelDebug // clients send many read requests
 			}
 			log.Log(r.Context(), level, "request served", "status", w.status, "duration", time.Since(start))
 		}()
@@ -121,8 +122,8 @@ func (s *server) serve(rt rest.Route) http.Handler {
 }
 
 // recovered replies after a handler panicked. If part of the reply was already
-// sent, it cuts the connection, so that the client does not take the reply for
-// complete.
+// sent, it cuts the connection, so that the client does not mistake the reply
+// for complete.
 func (s *server) recovered(w *reply, r *http.Request, log *slog.Logger, p any) {
 	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(p)
@@ -134,6 +135,6 @@ func (s *server) recovered(w *reply, r *http.Request, log *slog.Logger, p any) {
 	s.writeFault(w, errPanicked, isLegacy(r))
 }
 
-// limited reports whether requests for the route count. Public routes and the
-// metrics endpoint do not.
+// limited reports whether requests for the route count towards the rate limit.
+// Those for public routes and the metrics endpoint do not.
 func limited(rt rest.Route) bool { return !rt.Open && rt.Path != "/metrics" }

@@ -11,12 +11,13 @@ import (
 	"aloft/internal/fault"
 )
 
-// allowedEvery is how often an open WebSocket or stream is re-authorized.
+// allowedEvery is the interval of re-authorizing an open WebSocket or stream.
 const allowedEvery = 15 * time.Second
 
 // whileAllowed returns the request with a context that is cancelled soon after
-// the caller loses access: signed out, key expired or deleted, role reduced, or
-// agent no longer theirs. The caller must call left at the end.
+// the caller loses access: by signing out, by an expired or deleted key, by a
+// reduced role, or because the agent has another owner. The caller must call
+// left at the end.
 func (s *server) whileAllowed(r *http.Request, rt rest.Route) (_ *http.Request, left func()) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	r = r.WithContext(ctx)

@@ -14,24 +14,26 @@ import (
 	"aloft/internal/control/store"
 )
 
-// Config holds the parts of the server that only this package uses.
+// Config holds the dependencies that only this package uses.
 type Config struct {
 	SignIn       *signin.Desk
 	Usage        store.Usage
 	Disk         DiskUsage
-	DiskQuota    ledger.Size  // of each user; 0 means no limit
-	Environments Environments // nil means those of the API itself
-	// MachineRetention is how long the server keeps an idle machine at most; 0 means
-	// no limit.
+	DiskQuota    ledger.Size  // per user; 0 means no limit
+	Environments Environments // nil means the environments of the API
+	// MachineRetention is the maximum time for which the server keeps an idle
+	// machine; 0 means no limit.
 	MachineRetention time.Duration
 	// CheckHooks returns an error if text is not a valid hooks.json.
 	CheckHooks func(text []byte) error
 }
 
-// DiskUsage says what uses the disk. Its methods are safe for concurrent use.
+// DiskUsage reports what uses the disk. Its methods are safe for concurrent
+// use.
 type DiskUsage interface {
-	// Rows returns the rows of a user, or all if userID is 0, largest first. With
-	// an error it returns the rows that it has.
+	// Rows returns the rows of a user, or all rows if userID is 0, largest
+	// first. If it fails, it returns the rows that it could determine, with the
+	// error.
 	Rows(ctx context.Context, userID int64) ([]ledger.Row, error)
 }
 

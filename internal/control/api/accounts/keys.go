@@ -90,8 +90,8 @@ func (s *API) keyRoutes() []rest.Route {
 	}
 }
 
-// selfCare rejects sub-tokens: they act for a user, but must not manage the
-// user's account.
+// selfCare rejects sub-tokens. A sub-token acts for a user, but must not manage
+// the user's account.
 func (s *API) selfCare(who account.APIKey) error {
 	if who.Kind == account.SubToken {
 		return fault.Denied("a sub-token cannot change its user's account").Named("key_not_supported").Hint("use the user's own key or session")

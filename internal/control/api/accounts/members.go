@@ -148,7 +148,7 @@ func takenEmail(err error) error {
 
 func parseEmail(text string) (string, error) {
 	a, err := mail.ParseAddress(text)
-	if err != nil || a.Address != text || len(text) > 254 { // the maximum length of RFC 5321
+	if err != nil || a.Address != text || len(text) > 254 { // 254 is the maximum length in RFC 5321
 		return "", fault.Invalid("is not an e-mail address").Hint("use an address such as ada@example.com").At("email")
 	}
 	return text, nil
@@ -159,9 +159,9 @@ func (s *API) newLink(r *http.Request, userID int64) (linkJSON, error) {
 	return linkJSON{URL: url, ExpiresAt: rest.Stamp(expires)}, err
 }
 
-// careOfMembers rejects sub-tokens: with a new user's or another member's
-// sign-in link, or with another e-mail address for the provider, a token of an
-// hour would become a session that lasts.
+// careOfMembers rejects sub-tokens. Otherwise a token that is valid for an hour
+// could obtain a lasting session, through a sign-in link or by changing the
+// e-mail address by which the provider identifies a member.
 func (s *API) careOfMembers(who account.APIKey) error {
 	if who.Kind == account.SubToken {
 		return fault.Denied("a sub-token cannot add or change members").Named("key_not_supported").Hint("use an admin's own key or session")
@@ -169,7 +169,8 @@ func (s *API) careOfMembers(who account.APIKey) error {
 	return nil
 }
 
-// member returns the user in the request's path, if the caller may change them.
+// member returns the user in the request's path, if the caller may change that
+// user.
 func (s *API) member(r *http.Request, who account.APIKey) (account.User, error) {
 	if err := s.careOfMembers(who); err != nil {
 		return account.User{}, err
@@ -227,7 +228,7 @@ func (s *API) updateMember(w http.ResponseWriter, r *http.Request, who account.A
 	return rest.WriteJSON(w, http.StatusOK, userOf(u))
 }
 
-// rename sets the names that are not nil.
+// rename sets each name that is not nil.
 func rename(u *account.User, first, last *string) error {
 	for _, one := range []struct {
 		field string

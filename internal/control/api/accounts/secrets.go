@@ -19,8 +19,9 @@ import (
 
 // Environments authorizes access to environments.
 type Environments interface {
-	// MayUse returns nil if the user may see the environment or, if change is
-	// true, change it. An environment that the user may not see is "not found".
+	// MayUse returns nil if the user may see the environment, or, if change is
+	// true, may change it. An environment that the user may not see is "not
+	// found".
 	MayUse(ctx context.Context, who account.APIKey, environmentID string, change bool) error
 }
 
@@ -59,8 +60,8 @@ type externalIDJSON struct {
 	ExternalID string   `json:"externalId"`
 }
 
-// An ownerOf returns the owner of the secrets that a request is about, or an
-// error if the caller may not change them.
+// An ownerOf returns the owner of a request's secrets, or an error if the
+// caller may not change them.
 type ownerOf func(s *API, r *http.Request, who account.APIKey) (secret.Owner, error)
 
 func ownSecrets(_ *API, _ *http.Request, who account.APIKey) (secret.Owner, error) {
@@ -115,15 +116,15 @@ func (s *API) putSecret(of ownerOf) rest.Handler {
 	}
 }
 
-// inScope rejects a secret that is limited to repositories which its
-// environment does not have: no machine would ever get it.
+// inScope rejects a secret that is limited to repositories outside its
+// environment, because no machine would ever get it.
 func (s *API) inScope(ctx context.Context, put secret.Secret) error {
 	if put.Owner.Kind != secret.OfEnvironment || len(put.Repos) == 0 {
 		return nil
 	}
 	e, err := s.Saved.Environment(ctx, put.Owner.ID)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil // MayUse has checked the owner already
+		return nil // MayUse has already checked the owner
 	}
 	if err != nil {
 		return fmt.Errorf("read environment: %w", err)
@@ -197,8 +198,8 @@ func secretOf(s secret.Secret) secretJSON {
 	return out
 }
 
-// rotateSecrets continues after its client has disconnected. A partial rotation
-// leaves every secret readable, but the old keys are still needed.
+// rotateSecrets continues after its client has disconnected. After a partial
+// rotation every secret is still readable, but only with the old keys.
 func (s *API) rotateSecrets(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	n, err := s.Secrets.Rotate(context.WithoutCancel(r.Context()))
 	if err != nil {

@@ -100,7 +100,7 @@ func (s *API) writeSession(w http.ResponseWriter, r *http.Request, status int, w
 func (s *API) signIn(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
 	d := s.SignIn
 	if err := rest.SameSite(r, s.PublicURL()); err != nil && rest.FromBrowser(r) {
-		return err // a foreign page must not sign its visitors in as somebody else
+		return err // a page of another site must not sign its visitors in as somebody else
 	}
 	var in signInRequestJSON
 	r.Body = http.MaxBytesReader(w, r.Body, maxSignIn)
@@ -129,9 +129,9 @@ func (s *API) signIn(w http.ResponseWriter, r *http.Request, _ account.APIKey) e
 	return s.writeSession(w, r, http.StatusCreated, session.APIKey)
 }
 
-// auditSignIn records successful and failed sign-ins. Requests that were
-// rejected before any check are not recorded: anyone can send them without end,
-// and the log would fill the disk.
+// auditSignIn records successful and failed sign-ins. It does not record
+// requests that were rejected before any check, because anyone could fill the
+// disk with them.
 func (s *API) auditSignIn(r *http.Request, session signin.Session, email string, err error) {
 	if !fault.Is(err, fault.KindExhausted) && !fault.Is(err, fault.KindInvalid) {
 		s.Audit(r, "signIn", session.UserID, email, err)
@@ -176,8 +176,8 @@ func (s *API) visitProvider(w http.ResponseWriter, r *http.Request, _ account.AP
 }
 
 // providerCallback always redirects to the dashboard, since the client is a
-// person's browser. An error is passed as its code only, so that nobody can
-// craft a link that shows their own text.
+// person's browser. Only the code of an error is passed on, so that nobody can
+// craft a link that shows text of their choice.
 func (s *API) providerCallback(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
 	d := s.SignIn
 	q := r.URL.Query()

@@ -34,7 +34,7 @@ type createSubTokenResponseJSON struct {
 }
 
 // createSubToken lets an admin's program act as a user for a limited time. The
-// user must be one whom the admin may change, so that nobody gains rights. A
+// admin must have the right to change the user, so that nobody gains rights. A
 // sub-token cannot create sub-tokens, or it could renew itself for ever.
 func (s *API) createSubToken(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	if who.Kind != account.Lasting {

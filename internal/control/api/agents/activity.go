@@ -18,8 +18,8 @@ const (
 	activityEvents = 20  // how many of the newest events are searched
 )
 
-// addRun adds the status of the agent's latest run, and its current activity
-// unless that is hidden.
+// addRun adds the status of the agent's latest run, and the run's current
+// activity unless hidden.
 func (s *API) addRun(ctx context.Context, out *AgentSummary, a agent.Agent, hidden bool) error {
 	if a.LatestRunID == "" {
 		return nil
@@ -80,7 +80,7 @@ func activityOf(events []agent.Event) string {
 				return brief(calls[0].Name + " " + subject(calls[0].Args))
 			}
 		case *agent.CallDone, *agent.MachineReady:
-			// look at the reply before it; if nothing is found, the agent is
+			// look at the previous reply; if nothing is found, the agent is
 			// thinking
 		}
 	}

@@ -50,7 +50,8 @@ type AgentSummary struct {
 	Doing        string                  `json:"doing,omitempty" doc:"current activity, in a few words from its machine and model, or why its run failed; an addition to the API"`
 	Limits       *modelchoice.AmountJSON `json:"limits,omitempty" doc:"of the latest run, as in the run; an addition to the API"`
 	Used         *modelchoice.AmountJSON `json:"used,omitempty" doc:"of the latest run, as in the run; an addition to the API"`
-	// Hidden is set in lists only: whoever opens an agent sees all of it.
+	// Hidden is set only in lists: a reply about a single agent contains
+	// everything.
 	Hidden bool `json:"summaryHidden,omitempty" doc:"the team hides summaries in lists: the agent's activity and the titles of its pull requests are left out; an addition to the API"`
 }
 
@@ -159,7 +160,7 @@ func (s *API) getAgent(w http.ResponseWriter, r *http.Request, who account.APIKe
 const fileWithin = 2 * time.Second
 
 // hidden returns the patterns of the project's .cursorignore. If the file
-// cannot be read, the agent is shown without them.
+// cannot be read, the agent is shown without the patterns.
 func (s *API) hidden(ctx context.Context, a agent.Agent) []string {
 	ctx, cancel := context.WithTimeout(ctx, fileWithin)
 	defer cancel()
@@ -178,7 +179,7 @@ func (s *API) hidden(ctx context.Context, a agent.Agent) []string {
 }
 
 // ports returns the ports that the agent's environment names. If the
-// environment cannot be read, the agent is shown without them.
+// environment cannot be read, the agent is shown without ports.
 func (s *API) ports(ctx context.Context, a agent.Agent) (out []portJSON) {
 	ctx, cancel := context.WithTimeout(ctx, fileWithin)
 	defer cancel()
@@ -203,8 +204,8 @@ func (s *API) deleteAgent(w http.ResponseWriter, r *http.Request, who account.AP
 	return rest.WriteJSON(w, http.StatusOK, rest.IDResponseJSON{ID: a.ID})
 }
 
-// remove deletes an agent and everything stored for it. It is idempotent: after
-// a failure, the caller's next attempt finishes the rest.
+// remove deletes an agent and everything stored for it. It is idempotent: if it
+// fails, the caller can repeat it.
 func (s *API) remove(ctx context.Context, id string) error {
 	if err := s.unqueueAll(ctx, id); err != nil {
 		return err
@@ -233,8 +234,8 @@ func (s *API) unarchiveAgent(w http.ResponseWriter, r *http.Request, who account
 }
 
 // setArchived archives or unarchives an agent. An archived agent has no active
-// run and no machine. The request to cancel its run is journaled, so that it
-// survives a crash before the scheduler reads it.
+// run and no machine. setArchived journals a request to cancel its run, so that
+// a crash before the scheduler reads the request does not lose it.
 func (s *API) setArchived(w http.ResponseWriter, r *http.Request, who account.APIKey, archived bool) error {
 	ctx, id := r.Context(), r.PathValue("id")
 	err := s.Decide(ctx, who, id, func(a agent.Agent) ([]agent.Event, error) {
@@ -275,7 +276,7 @@ func (s *API) setArchived(w http.ResponseWriter, r *http.Request, who account.AP
 	return rest.WriteJSON(w, http.StatusOK, rest.IDResponseJSON{ID: id})
 }
 
-// removeMachine continues after its client has disconnected: a half-finished
+// removeMachine continues after its client has disconnected: an interrupted
 // removal would leave a machine that no list shows.
 func (s *API) removeMachine(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rest.ReplyWithin)

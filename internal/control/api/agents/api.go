@@ -16,13 +16,13 @@ import (
 	"aloft/internal/environment"
 )
 
-// Config holds the parts of the server that only this package uses.
+// Config holds the dependencies that only this package uses.
 type Config struct {
 	Artifacts    Artifacts    `needed:"no"` // nil turns artifacts off
 	Forks        agents.Forks `needed:"no"` // nil if forks do not copy disks
 	Repositories Repositories `needed:"no"` // nil if no credential can list repositories
 	Outbound     agents.Outbound
-	Deliveries   store.Deliveries // of webhooks
+	Deliveries   store.Deliveries // deliveries of webhooks
 	// ProjectFile returns a file of an agent's repository at the commit that
 	// the agent started from, or nil if the file does not exist.
 	ProjectFile func(ctx context.Context, a agent.Agent, path string) ([]byte, error)
@@ -37,7 +37,7 @@ type Artifacts interface {
 	Remove(ctx context.Context, agentID string) error
 }
 
-// Parts are the parts of the API that agents are made of.
+// Parts are the parts of the API that create agents or are shown with them.
 type Parts struct {
 	Models     *modelchoice.API
 	Approvals  *approvals.API
@@ -53,7 +53,7 @@ type API struct {
 	approvals  *approvals.API
 	mcpservers *mcpservers.API
 	pulls      *pulls.API
-	Listing    *rest.Limiter // of lists of repositories, by user
+	Listing    *rest.Limiter // limits requests for lists of repositories, by user
 }
 
 // New returns an API.

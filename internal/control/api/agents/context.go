@@ -10,7 +10,7 @@ import (
 	"aloft/internal/rule"
 )
 
-// contextJSON lists the context of the agent's model besides the prompts.
+// contextJSON lists what the agent's model is given besides the prompts.
 type contextJSON struct {
 	_       struct{}          `json:"-" additionalProperties:"true"`
 	Tokens  int               `json:"tokens" minimum:"0" doc:"estimated size of the rules that the model was given"`

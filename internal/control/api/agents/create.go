@@ -96,8 +96,8 @@ func (s *API) Creator() *agents.Creator {
 	}
 }
 
-// newAgentID returns the id of a new agent: the one that the request names, or one
-// that derives from its key, or a random one.
+// newAgentID returns the id of a new agent: the id in the request, an id
+// derived from the caller's key, or a random id.
 func (s *API) newAgentID(r *http.Request, who account.APIKey, named *string, key string) (string, error) {
 	switch {
 	case named == nil && key == "":
@@ -137,7 +137,7 @@ func (in *createAgentRequestJSON) request() (q agents.Request, err error) {
 		q.Environment = &agents.Environment{Type: in.Env.Type, Name: in.Env.Name, Preset: in.Env.Preset, Image: in.Env.Image}
 	}
 	if in.Repos != nil {
-		q.Repos = make([]agents.Repository, len(in.Repos)) // not nil, even if it is empty
+		q.Repos = make([]agents.Repository, len(in.Repos)) // must not be nil, even if it is empty
 		for i, r := range in.Repos {
 			q.Repos[i] = agents.Repository{URL: r.URL, StartingRef: r.StartingRef, PullRequest: r.PRURL}
 		}

@@ -11,8 +11,8 @@ import (
 	"aloft/internal/control/store"
 )
 
-// Expire deletes the agents that have been unused for the retention period
-// that applied when they were created. It returns how many it deleted.
+// Expire deletes the agents that have been unused for the retention period that
+// applied when they were created. It returns the number of deleted agents.
 func (s *API) Expire(ctx context.Context, now time.Time) (deleted int, _ error) {
 	h, err := store.Settings(ctx, s.Rules)
 	if err != nil || len(h.Versions) == 0 {

@@ -111,7 +111,7 @@ func pageOfAgents(q url.Values, find *store.AgentQuery) (limit int, err error) {
 	return limit, nil
 }
 
-// cutAgents is [cut] for a list of agents in the order of the query.
+// cutAgents is like [cut], for a list of agents in the order of the query.
 func cutAgents(find store.AgentQuery, all []agent.Agent, limit int) ([]agent.Agent, string) {
 	first := find.AsksFirst
 	if first == nil {

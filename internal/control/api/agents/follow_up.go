@@ -7,8 +7,9 @@ import (
 	"aloft/internal/control/api/modelchoice"
 )
 
-// FollowUp sends an agent a prompt as its owner, or queues it if the agent works.
-// A repeat with the same run id and prompt changes nothing.
+// FollowUp sends an agent a prompt on behalf of the agent's owner, or queues
+// the prompt if the agent works. A repetition with the same run id and prompt
+// changes nothing.
 func (s *API) FollowUp(ctx context.Context, agentID, runID, prompt, model string) error {
 	of, err := s.Agents.Agent(ctx, agentID)
 	if err != nil {

@@ -55,7 +55,7 @@ func (s *API) forkAgent(w http.ResponseWriter, r *http.Request, who account.APIK
 	if err != nil {
 		return err
 	}
-	ctx := context.WithoutCancel(r.Context()) // a half-finished fork is of no use
+	ctx := context.WithoutCancel(r.Context()) // complete the fork even if the client disconnects
 	q.By, q.Agent, q.Trace = who, a, rest.TraceOf(r)
 	for i := range q.Forks {
 		f := &q.Forks[i]

@@ -11,8 +11,8 @@ import (
 )
 
 // eventImage sends the n-th image of an event, counted from 0. The bytes are
-// untrusted: the headers keep browsers from treating them as anything but an
-// image of that type.
+// untrusted, so the headers keep browsers from interpreting them as anything
+// but an image of the event's type.
 func (s *API) eventImage(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	a, err := s.Agent(r.Context(), who, r.PathValue("id"))
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"aloft/internal/conversation"
 )
 
-// journalJSON is the state folded from an agent's journal. A client that has
-// this and the events from some number on knows as much as one that has read
-// all events.
+// journalJSON is the state folded from an agent's journal, up to an event. A
+// client that has this state and reads the later events knows as much as a
+// client that has read all events.
 type journalJSON struct {
 	_       struct{}            `json:"-" additionalProperties:"true"`
 	Head    int64               `json:"head" minimum:"0" doc:"number of the last event included in todos and queue"`
@@ -88,7 +88,7 @@ func (s *API) getJournal(w http.ResponseWriter, r *http.Request, who account.API
 }
 
 // eachRun calls f for every run of an agent, the newest first. It skips runs
-// that are created meanwhile.
+// that are created while it works.
 func (s *API) eachRun(ctx context.Context, agentID string, f func(agent.Run)) error {
 	for p := (store.Page{Limit: rest.MaxLimit}); ; {
 		runs, err := s.Agents.ListRuns(ctx, agentID, p)

@@ -39,7 +39,7 @@ func (p *promptJSON) prompt() (agents.Prompt, error) {
 	}
 	out := agents.Prompt{Text: p.Text, Images: make([]agents.Image, len(p.Images))}
 	if err := out.Check(); err != nil {
-		return out, err // before images are decoded
+		return out, err // checked before images are decoded
 	}
 	for i, im := range p.Images {
 		var err error

@@ -59,11 +59,11 @@ func (s *API) turnRoutes() []rest.Route {
 }
 
 // instead is the answer that an agent gets if the user sends a message instead
-// of answering its question.
+// of answering the agent's question.
 const instead = "I am writing to you instead of answering. You get my message when you end your turn: end it now, with what you have."
 
-// queuePrompt journals a prompt for later, or starts its run at once if the
-// agent is idle.
+// queuePrompt journals a prompt for later, or starts a run with it at once if
+// the agent is idle.
 func (s *API) queuePrompt(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	id := r.PathValue("id")
 	var in queuePromptRequestJSON
@@ -81,7 +81,7 @@ func (s *API) queuePrompt(w http.ResponseWriter, r *http.Request, who account.AP
 	return rest.WriteJSON(w, http.StatusCreated, out)
 }
 
-// enqueue journals a prompt as that of the run, and wakes the scheduler. If the
+// enqueue journals a prompt for the given run, and wakes the scheduler. If the
 // agent is idle, it also starts the run. If the run exists already, it does
 // nothing.
 func (s *API) enqueue(ctx context.Context, who account.APIKey, id, runID string, more followUp) (started bool, err error) {
@@ -115,7 +115,7 @@ func (s *API) enqueue(ctx context.Context, who account.APIKey, id, runID string,
 		}
 		events := []agent.Event{{Body: &agent.Queued{RunID: runID, UserID: who.UserID, RunCreated: more.run}}}
 		for _, q := range a.Approvals {
-			if q.IsQuestion() { // otherwise the message would wait for the question that it replaces
+			if q.IsQuestion() { // the message replaces the question, so it must not wait for an answer
 				events = append(events, agent.Event{RunID: q.RunID, Body: &agent.ApprovalAnswered{ApprovalID: q.ID, Decision: agent.Deny, Message: instead, UserID: who.UserID}})
 			}
 		}
@@ -178,7 +178,7 @@ func (s *API) unqueuePrompt(w http.ResponseWriter, r *http.Request, who account.
 }
 
 // unqueueAll removes the queued prompts of an agent that is being deleted, so
-// that no new run starts when its current one ends.
+// that no new run starts when the current run ends.
 func (s *API) unqueueAll(ctx context.Context, id string) error {
 	a, err := s.Agents.Agent(ctx, id)
 	if err != nil || len(a.Queue) == 0 {

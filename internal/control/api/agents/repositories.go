@@ -15,8 +15,8 @@ import (
 // Repositories lists the repositories that the server's configured credentials
 // can access.
 type Repositories interface {
-	// Repositories returns their URLs, sorted. It may query forges, so it may
-	// be slow.
+	// Repositories returns the URLs of the repositories, sorted. It may be
+	// slow, because it may query forges.
 	Repositories(ctx context.Context) []string
 }
 
@@ -25,7 +25,7 @@ const (
 	maxReposAgents = 1000 // number of newest agents whose repositories are listed
 	maxReposUsed   = 200  // number of repositories taken from them
 	maxReposListed = 10_000
-	listsPerMinute = 10 // for each user
+	listsPerMinute = 10 // per user
 )
 
 type repositoryJSON struct {
@@ -40,8 +40,8 @@ type listRepositoriesResponseJSON struct {
 
 // listRepositories lists the repositories on which the caller may run agents:
 // first those of the caller's agents, the most recently used first, then the
-// others that the server's credentials can access. A viewer, who may not run
-// agents, gets only the first part.
+// other repositories that the server's credentials can access. A viewer, who
+// may not run agents, gets only the first part.
 func (s *API) listRepositories(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	if err := s.Listing.Take(w.Header(), who.UserID); err != nil {
 		return err

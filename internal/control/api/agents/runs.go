@@ -71,12 +71,13 @@ type createRunRequestJSON struct {
 // followUp is a validated [FollowUp].
 type followUp struct {
 	key         string               // idempotency key, or ""
-	prompt      conversation.Message // as sent
-	run         agent.RunCreated     // with the images that the prompt names by URL
+	prompt      conversation.Message // as the client sent it
+	run         agent.RunCreated     // includes the images that the prompt names by URL
 	unreachable error                // why an image could not be fetched, or nil
 }
 
-// followUp decodes a request into in, which embeds more, and validates it.
+// followUp decodes a request into in, which embeds a [FollowUp], and validates
+// it.
 func (s *API) followUp(w http.ResponseWriter, r *http.Request, who account.APIKey, in any, more *FollowUp) (out followUp, err error) {
 	ctx := r.Context()
 	if out.key, err = rest.IdempotencyKey(r); err != nil {
@@ -260,7 +261,7 @@ func (s *API) getRun(w http.ResponseWriter, r *http.Request, who account.APIKey)
 	return rest.WriteJSON(w, http.StatusOK, runOf(run, all))
 }
 
-// cancelRun journals a cancellation request, on which the scheduler acts.
+// cancelRun journals a cancellation request, which the scheduler executes.
 func (s *API) cancelRun(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	ctx, id := r.Context(), r.PathValue("id")
 	if _, err := s.run(r, who); err != nil {
@@ -313,8 +314,9 @@ func (s *API) Run(ctx context.Context, agentID, runID string) (agent.Run, error)
 	return run, nil
 }
 
-// Branches returns the branches that the agent has pushed. All its runs work on
-// the same branch, so the newest run that pushed anything is enough.
+// Branches returns the branches that the agent has pushed. All runs of an agent
+// work on the same branch, so Branches reads only the newest run that has
+// pushed anything.
 func (s *API) Branches(ctx context.Context, a agent.Agent) (Branches, error) {
 	p := store.Page{Limit: rest.MaxLimit}
 	for {

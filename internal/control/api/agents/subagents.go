@@ -50,8 +50,8 @@ func decodeSubagents(in []customSubagentJSON) (out []agents.Subagent) {
 	return out
 }
 
-// addSubagents adds the agent's custom subagents, which are only in the first
-// event of its journal.
+// addSubagents adds the agent's custom subagents, which are stored only in the
+// first event of its journal.
 func addSubagents(out *agentJSON, first []agent.Event) {
 	if len(first) == 0 {
 		return

@@ -1,10 +1,10 @@
-// Package approvals is the part of the REST API in which people answer what
-// agents ask: permission for a tool call, questions, and plans.
+// Package approvals is the part of the REST API in which people approve tool
+// calls and plans, and answer agents' questions.
 package approvals
 
 import "aloft/internal/control/api/rest"
 
-// Config holds the parts of the server that only this package uses.
+// Config holds the dependencies that only this package uses.
 type Config struct {
 	Review Review
 }

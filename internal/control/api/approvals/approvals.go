@@ -25,7 +25,7 @@ type Review interface {
 	// ModeOf returns the agent's run mode.
 	ModeOf(ctx context.Context, a agent.Agent) (permit.Mode, error)
 	// CheckEntries returns nil if the entries would allow the call that the
-	// approval asks about, and otherwise the reason why not. If always is true,
+	// approval is about, and otherwise the reason why not. If always is true,
 	// the entries are for the permissions.json of the agent's owner.
 	CheckEntries(ctx context.Context, a agent.Agent, q agent.Approval, entries []string, always bool) error
 	// Allow adds the entries to the permissions.json of the user.
@@ -96,7 +96,7 @@ func Of(a agent.Agent) []ApprovalJSON {
 	return out
 }
 
-// hide removes everything from the request except the fields that identify it.
+// hide removes all fields of the approval except those that identify it.
 func (q *ApprovalJSON) hide() {
 	*q = ApprovalJSON{
 		ID: q.ID, AgentID: q.AgentID, RunID: q.RunID, CallID: q.CallID, Tool: q.Tool, Entries: []string{}, AskedAt: q.AskedAt, Until: q.Until, Hidden: true,
@@ -137,9 +137,8 @@ func (s *API) listAgentApprovals(w http.ResponseWriter, r *http.Request, who acc
 
 // answerApproval answers a request. The first answer wins: an answer is
 // journaled only if the request is still pending. Later callers get an error
-// that says what the answer was, except the user who repeats the winning
-// answer: that client may have missed the first reply, so it gets success
-// again.
+// with the winning answer. Only a user who repeats that answer gets success
+// again, because the client may have missed the first reply.
 func (s *API) answerApproval(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	ctx, id := r.Context(), r.PathValue("id")
 	if _, err := s.Agent(ctx, who, id); err != nil {
@@ -178,9 +177,9 @@ func (s *API) answerApproval(w http.ResponseWriter, r *http.Request, who account
 		return err
 	}
 	if answer.Decision == agent.AllowAlways {
-		// The rules change only after the answer is journaled, so that an
-		// answer that lost the race allows nothing for good. If the server dies
-		// in between, a repeat of the same answer changes them.
+		// Change the rules only after the answer is journaled, so that an
+		// answer that lost the race changes no rules. If the server dies in
+		// between, a repetition of the same answer changes them.
 		if err := s.Review.Allow(context.WithoutCancel(ctx), who.UserID, asked, answer.Entries); err != nil {
 			return fault.Conflict("the call was allowed, but your permissions.json could not be changed: %v", err).Named("permissions_unchanged").
 				Hint("fix it with `aloft rules set permissions.json`")
@@ -228,7 +227,7 @@ func (s *API) entriesFor(ctx context.Context, a agent.Agent, asked agent.Approva
 	return entries, nil
 }
 
-// repeatedError says that the same person has already given the same answer.
+// repeatedError means that the same person has already given the same answer.
 type repeatedError struct {
 	asked   agent.Approval
 	entries []string
@@ -236,8 +235,7 @@ type repeatedError struct {
 
 func (repeatedError) Error() string { return "already answered in the same way" }
 
-// answered returns an error that says how a request that is no longer pending
-// was answered, and by whom.
+// answered returns an error that says who answered the request, and how.
 func (s *API) answered(ctx context.Context, a agent.Agent, answer *agent.ApprovalAnswered) error {
 	var asked *agent.Approval
 	for after := int64(0); ; {

@@ -1,7 +1,7 @@
-// Package connect is the part of the REST API with which admins connect models and
-// git servers to a running server, in addition to those of its configuration file.
-// They are stored encrypted. The server reads them with [Load] when it starts, and
-// restarts its parts after each change.
+// Package connect is the part of the REST API with which admins connect models
+// and git servers to a running server, in addition to those of its
+// configuration file. The connections are stored encrypted. The server reads
+// them with [Load] when it starts, and restarts its parts after each change.
 package connect
 
 import (
@@ -24,9 +24,9 @@ type Model struct {
 
 // GitServer is a connected git server: a token for all repositories of a host.
 type GitServer struct {
-	Host     string `json:"-"` // with a port, if it has one
+	Host     string `json:"-"` // may include a port
 	URL      string `json:"url"`
-	Forge    string `json:"forge,omitempty"` // github, gitlab, gitea, none; "" if the host says it
+	Forge    string `json:"forge,omitempty"` // github, gitlab, gitea, none; "" to detect it from the host
 	Username string `json:"username,omitempty"`
 	Token    string `json:"token"`
 }
@@ -40,13 +40,13 @@ type Effective struct {
 	Ignored []string
 }
 
-// Source is a model or git server in use, and where it comes from.
+// Source is a model or git server in use, and says who configured it.
 type Source struct {
-	ID        string // of a model; the host of a git server
-	Provider  string // of a model
-	Forge     string // of a git server
-	Name, URL string // of a model; the address of either
-	Connected bool   // in contrast to one of the configuration file
+	ID        string // model id, or host of the git server
+	Provider  string // models only
+	Forge     string // git servers only
+	Name, URL string // name of a model, and address of a model or git server
+	Connected bool   // stored, instead of in the configuration file
 }
 
 // Grant describes the permissions of a token, as the git server reports them.
@@ -80,7 +80,7 @@ type Values interface {
 	Drop(ctx context.Context, owner secret.Owner, name string) error
 }
 
-// Config holds the parts of the server that only this package uses.
+// Config holds the dependencies that only this package uses.
 type Config struct {
 	Values Values
 	Server Server
@@ -90,7 +90,7 @@ type Config struct {
 type API struct {
 	*rest.Shared
 	Config
-	changing sync.Mutex // one change after the other
+	changing sync.Mutex // serializes changes
 }
 
 // New returns an API.

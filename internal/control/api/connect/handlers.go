@@ -194,8 +194,7 @@ func (s *API) connectGitServer(w http.ResponseWriter, r *http.Request, _ account
 	return rest.WriteJSON(w, http.StatusOK, connectedJSON{ID: host, Login: grant.Login, Lacks: append([]string{}, grant.Lacks...)})
 }
 
-// disconnect returns the handler that removes the connection that the path
-// names.
+// disconnect returns the handler that removes the connection named in the path.
 func (s *API) disconnect(owner secret.Owner, param, noun string) rest.Handler {
 	return func(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
 		id := r.PathValue(param)

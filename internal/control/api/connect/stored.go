@@ -10,7 +10,8 @@ import (
 	"aloft/internal/secret"
 )
 
-// Owners of the stored values. The values' names are ids of models and hosts.
+// Owners of the stored values. The name of a value is the model's id or the
+// host.
 var (
 	ofModels     = secret.Owner{Kind: secret.OfServer, ID: "models"}
 	ofGitServers = secret.Owner{Kind: secret.OfServer, ID: "git_servers"}

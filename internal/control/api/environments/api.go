@@ -9,7 +9,7 @@ import (
 	"aloft/internal/control/store"
 )
 
-// Config holds the parts of the server that only this package uses.
+// Config holds the dependencies that only this package uses.
 type Config struct {
 	Builds    store.Builds
 	Snapshots store.Snapshots // records of saved disks and their owners
@@ -22,7 +22,7 @@ type Config struct {
 type API struct {
 	*rest.Shared
 	Config
-	naming sync.Mutex // held while environments are named
+	naming sync.Mutex // held while an environment gets a name
 }
 
 // New returns an API.

@@ -23,7 +23,7 @@ import (
 
 // Builder builds environments. Its methods are safe for concurrent use.
 type Builder interface {
-	// Demand starts a build, and returns its record when it has ended. The
+	// Demand starts a build, waits until it ends, and returns its record. The
 	// build continues if ctx ends.
 	Demand(ctx context.Context, w BuildRequest, tell func(string)) (environment.Record, error)
 	// Cancel cancels the environment's running build.
@@ -43,7 +43,7 @@ type BuildRequest struct {
 	Saved   *environment.Saved // nil means the configuration in the repository
 	RepoURL string
 	UserID  int64
-	Again   bool // build even if nothing has changed
+	Again   bool // if true, build even if nothing has changed
 }
 
 type startBuildRequestJSON struct {
@@ -130,14 +130,14 @@ func (s *API) demand(w http.ResponseWriter, r *http.Request, req BuildRequest) e
 	})
 }
 
-// maxOwnAgents is how many of a user's agents are searched for one of a given
-// repository.
+// maxOwnAgents is how many of a user's agents are searched for an agent on a
+// given repository.
 const maxOwnAgents = 1000
 
 // repositoryOf returns the stored form of a repository's URL, if the caller may
 // see its builds: the caller must have an agent on that repository, or the
-// right to see everyone's agents. Such an agent can already read everything
-// that the builds contain.
+// right to see everyone's agents. An agent on the repository can already read
+// everything that the builds contain.
 func (s *API) repositoryOf(ctx context.Context, who account.APIKey, raw string) (string, error) {
 	url, err := agents.RepoURL(raw, s.AllowFile)
 	if err != nil {
@@ -207,10 +207,10 @@ func (s *API) openBuildPTY(w http.ResponseWriter, r *http.Request, who account.A
 	return machines.Join(w, r, pty)
 }
 
-// Build returns the build that a request names: one of the environment in its
-// path, or any that the caller may see. If its environment was deleted or never
-// saved, everyone with an agent on the build's repository may see it. A draft
-// is visible only to the user who requested it.
+// Build returns the build that a request names: one of a build of the
+// environment in the path, or else any build that the caller may see. If its
+// environment was deleted or never saved, everyone with an agent on the build's
+// repository may see it. A draft is visible only to the user who requested it.
 func (s *API) Build(r *http.Request, who account.APIKey, change bool) (environment.Record, error) {
 	missing := fault.NotFound("no build %s, or you may not see it", fault.Quoted(r.PathValue("buildId"))).Named(rest.CodeNoBuild)
 	if id := r.PathValue("id"); id != "" {
@@ -280,7 +280,7 @@ func (s *API) buildLog(w http.ResponseWriter, r *http.Request, who account.APIKe
 		return err
 	}
 	f, err := os.Open(path)
-	for errors.Is(err, fs.ErrNotExist) && b.Status == environment.InProgress { // the build is recorded before its log exists
+	for errors.Is(err, fs.ErrNotExist) && b.Status == environment.InProgress { // a build has a record before it has a log
 		select {
 		case <-time.After(logPoll):
 		case <-r.Context().Done():
@@ -301,7 +301,7 @@ func (s *API) buildLog(w http.ResponseWriter, r *http.Request, who account.APIKe
 	out := s.NewPush(w, "text/plain; charset=utf-8")
 	defer out.Close()
 	for {
-		ended := !follow || b.Status != environment.InProgress // read before the log, so that the last read sees all of it
+		ended := !follow || b.Status != environment.InProgress // read the status before the log, so that the last read returns the complete log
 		for {
 			n, err := io.CopyN(&out.Buf, f, 256<<10)
 			if n > 0 || ended {

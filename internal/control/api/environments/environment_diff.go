@@ -20,7 +20,7 @@ type environmentDiffJSON struct {
 	Diff string   `json:"diff" doc:"in the format of diff -u; empty if the versions are the same"`
 }
 
-// environmentDiff shows how one version differs from another.
+// environmentDiff shows the differences between two versions.
 func (s *API) environmentDiff(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	e, err := s.environment(r.Context(), who, r.PathValue("id"), false)
 	if err != nil {

@@ -114,8 +114,8 @@ func (s *API) environmentRoutes() []rest.Route {
 }
 
 // environment returns an environment that the caller may see: their own or the
-// team's. Only an admin may change the team's. Another user's environment is
-// "not found".
+// team's. Only an admin may change the team's environments. Another user's
+// environment is "not found".
 func (s *API) environment(ctx context.Context, who account.APIKey, id string, change bool) (environment.Saved, error) {
 	missing := fault.NotFound("no environment %s", fault.Quoted(id)).Named(agents.CodeNoEnvironment)
 	e, err := s.Saved.Environment(ctx, id)
@@ -273,7 +273,8 @@ func (s *API) deleteEnvironment(w http.ResponseWriter, r *http.Request, who acco
 		return err
 	}
 	if s.Builder != nil {
-		// If this fails, builds without an environment are removed later.
+		// If this fails, a later cleanup removes the builds without an
+		// environment.
 		if err := s.Builder.Forget(context.WithoutCancel(r.Context()), e.ID); err != nil {
 			s.Logger.Error("cannot remove the builds of an environment", "environment", e.ID, "error", err)
 		}

@@ -84,7 +84,7 @@ func (s *API) setUpRoutes() []rest.Route {
 	}
 }
 
-// settingUp returns the agent in the request's path, if it is one for setting
+// settingUp returns the agent in the request's path, if its purpose is to set
 // up a machine and the caller may use it.
 func (s *API) settingUp(r *http.Request, who account.APIKey) (agent.Agent, error) {
 	a, err := s.Agent(r.Context(), who, r.PathValue("id"))
@@ -109,8 +109,8 @@ func (s *API) createSnapshot(w http.ResponseWriter, r *http.Request, who account
 	if err := s.MayAdd(r.Context(), a.UserID, agents.Quotas{Snapshots: 1}); err != nil {
 		return err
 	}
-	// Continue after the client has disconnected: a half-saved disk is of no
-	// use.
+	// Continue after the client has disconnected, because a partly saved disk
+	// is useless.
 	id, p, err := s.SetUps.Snapshot(context.WithoutCancel(r.Context()), a)
 	if err != nil {
 		return err

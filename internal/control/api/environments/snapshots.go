@@ -92,7 +92,7 @@ func (s *API) listSnapshots(w http.ResponseWriter, r *http.Request, who account.
 		if s.Disks != nil {
 			var there bool
 			if d, there = s.Disks.Disk(ctx, n); !there {
-				continue // not written yet, or its save failed
+				continue // the files are not written yet, or writing them failed
 			}
 		}
 		if len(out.Items) == limit {
@@ -177,8 +177,8 @@ func (s *API) updateSnapshot(w http.ResponseWriter, r *http.Request, who account
 	return rest.WriteJSON(w, http.StatusOK, savedSnapshotOf(d))
 }
 
-// deleteSnapshot deletes the files before the record, so that after a crash in
-// between the snapshot can still be found and deleted again.
+// deleteSnapshot deletes the files before the record. So if the server crashes
+// in between, the snapshot can still be found and deleted again.
 func (s *API) deleteSnapshot(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	id := r.PathValue("snapshotId")
 	missing := fault.NotFound("no snapshot %s, or you may not delete it", fault.Quoted(id))

@@ -49,8 +49,7 @@ type downloadArtifactResponseJSON struct {
 	ExpiresAt time.Time `json:"expiresAt" format:"date-time"`
 }
 
-// Prefixes of artifact paths: as clients name them, and as they are in the
-// machine.
+// Prefixes of artifact paths, in the API and in the machine.
 const (
 	artifactsFolder = "artifacts/"
 	machineFolder   = "/opt/cursor/artifacts/"
@@ -117,16 +116,16 @@ func (s *API) downloadArtifact(w http.ResponseWriter, r *http.Request, who accou
 	})
 }
 
-// artifactSignature signs a URL with which anybody can read one file, and only
-// that file, until the URL expires.
+// artifactSignature signs a URL. Until the URL expires, anybody can read one
+// file with it, and no other.
 func (s *API) artifactSignature(agentID, name string, expires int64) string {
 	mac := hmac.New(sha256.New, s.URLSecret)
 	fmt.Fprintf(mac, "artifact %s %d %s", agentID, expires, name)
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// shownTypes are the media types that a download may have. Browsers execute no
-// content of these types.
+// shownTypes are the media types with which downloads are sent. Browsers
+// execute no content of these types.
 var shownTypes = map[string]string{
 	".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp",
 	".mp4": "video/mp4", ".webm": "video/webm", ".txt": "text/plain; charset=utf-8", ".log": "text/plain; charset=utf-8",
@@ -159,7 +158,7 @@ func (s *API) artifactContents(w http.ResponseWriter, r *http.Request, _ account
 	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(name)}))
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
 	h.Set("ETag", `"`+about.Key+`"`)
-	// There is no write deadline: a slow reader holds nothing but its
+	// There is no write deadline: a slow client occupies nothing but its
 	// connection.
 	err = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	if err != nil && !errors.Is(err, http.ErrNotSupported) {

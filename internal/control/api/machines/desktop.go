@@ -16,8 +16,8 @@ import (
 )
 
 // desktopPort is where a machine's VNC server listens
-// (docs/reference/machine.md). If the machine's image has a VNC server, the
-// machine starts it when this port is dialed.
+// (docs/reference/machine.md). If the image has a VNC server, the machine
+// starts it when this port is dialed.
 const desktopPort = 5901
 
 // desktopProtocol is the WebSocket subprotocol that VNC clients request.
@@ -44,7 +44,7 @@ var rfbHello = regexp.MustCompile(`^RFB 0{0,2}([0-9]{1,3})\.0{0,2}([0-9]{1,3})\n
 // helloSize is the length of that version message, in bytes.
 const helloSize = len("RFB 003.008\n")
 
-// protocolOf returns the version in a VNC server's first message.
+// protocolOf returns the protocol version from a VNC server's first message.
 func protocolOf(hello []byte) (string, bool) {
 	m := rfbHello.FindSubmatch(hello)
 	if len(hello) != helloSize || m == nil {
@@ -58,7 +58,7 @@ func protocolOf(hello []byte) (string, bool) {
 type desktop struct {
 	net.Conn
 	protocol string
-	hello    []byte // the part that Read has not returned yet
+	hello    []byte // the part of the version message that Read has not returned yet
 }
 
 // Read returns the version message first, then the rest of the connection.
@@ -72,8 +72,8 @@ func (d *desktop) Read(b []byte) (int, error) {
 }
 
 // dialDesktop connects to the desktop of the agent's machine. It wakes a
-// sleeping machine and starts its VNC server. If the machine has no desktop, it
-// returns a fault with the code codeNoDesktop.
+// sleeping machine, and starts the machine's VNC server. If the machine has no
+// desktop, it returns a fault with the code codeNoDesktop.
 func (s *API) dialDesktop(ctx context.Context, agentID string) (*desktop, error) {
 	ctx, cancel := context.WithTimeout(ctx, openWithin)
 	defer cancel()
@@ -114,12 +114,12 @@ func (s *API) getDesktop(w http.ResponseWriter, r *http.Request, who account.API
 	if err != nil {
 		return err
 	}
-	_ = d.Close() // opened only to see whether it works
+	_ = d.Close() // dialed only to test it
 	return rest.WriteJSON(w, http.StatusOK, desktopJSON{Running: true, Protocol: d.protocol})
 }
 
-// openDesktop joins a WebSocket to the machine's VNC server. Messages are RFB
-// bytes, which the server passes on without parsing.
+// openDesktop joins a WebSocket to the machine's VNC server. It relays the
+// messages, which are RFB bytes, without parsing them.
 func (s *API) openDesktop(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	a, err := s.Agent(r.Context(), who, r.PathValue("id"))
 	if err != nil {

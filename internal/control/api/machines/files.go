@@ -29,16 +29,15 @@ const (
 
 // Files accesses the files of one machine as the agent's user, so the machine
 // decides what a path can reach. Relative paths begin at the workspace. Each
-// method is one operation of the machine and one action of the dashboard's file
-// tree.
+// method is one operation of the machine.
 type Files interface {
 	// List returns the entries of a folder.
 	List(ctx context.Context, path string) ([]folder.Entry, error)
-	// Read opens a file and returns its size in bytes and its contents, which
-	// are valid until ctx ends. If digest is true, it also returns the SHA-256
-	// in hex.
+	// Read opens a file, and returns its size in bytes and its contents. The
+	// contents can be read until ctx ends. If digest is true, it also returns
+	// the SHA-256 in hex.
 	Read(ctx context.Context, path string, digest bool) (size int64, sha256 string, contents io.ReadCloser, err error)
-	// Pack returns a folder as a tar file, which is valid until ctx ends.
+	// Pack returns a folder as a tar file, which can be read until ctx ends.
 	Pack(ctx context.Context, path string) (io.ReadCloser, error)
 	// Write writes a file atomically. size is its length in bytes, or -1 to
 	// read until EOF. If ifSHA256 is set, the existing file must have that
@@ -82,9 +81,9 @@ type moveFileRequestJSON struct {
 	To   string   `json:"to" minLength:"1" doc:"new path, which must not exist"`
 }
 
-// fileRoutes are the routes for a machine's files. File contents are returned
-// unchanged, including secrets, as over ssh; therefore the routes are for
-// members only.
+// fileRoutes are the routes for a machine's files. The routes are for members
+// only, because they return file contents unchanged, including secrets, as ssh
+// does.
 func (s *API) fileRoutes() []rest.Route {
 	which := rest.Param{Name: "path", Kind: "string", Words: "path in the machine, relative to the workspace"}
 	return []rest.Route{
@@ -266,9 +265,9 @@ type exactReader struct {
 	io.Closer
 }
 
-// passOn sends a file from a machine as an attachment, and never as a page of
-// this origin. If the transfer fails midway, it cuts the connection, so that
-// the client does not take the file for complete.
+// passOn sends a file from a machine as an attachment, never as a page of this
+// origin. If the transfer fails midway, passOn cuts the connection, so that the
+// client does not mistake the part for the complete file.
 func (s *API) passOn(w http.ResponseWriter, r *http.Request, name, media string, from io.Reader) error {
 	h := w.Header()
 	h.Set("Content-Type", media)
@@ -339,7 +338,8 @@ func tooLongUpload() error {
 	return fault.Invalid("files larger than %d GiB cannot be uploaded", maxUpload>>30).Named(rest.CodeTooLong).Hint("use aloft agent cp")
 }
 
-// patientWriter extends the deadline of a body as long as data arrives.
+// patientWriter extends the read deadline of a request's body as long as data
+// arrives.
 type patientWriter struct {
 	io.Reader
 	rc       *http.ResponseController

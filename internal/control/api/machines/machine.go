@@ -29,8 +29,8 @@ const (
 // sshStream is the name of a machine's ssh server.
 const sshStream = "ssh"
 
-// machineHeader names the machine that a WebSocket leads to, and its current
-// boot.
+// machineHeader names the machine to which a WebSocket is connected, and the
+// machine's current boot.
 const machineHeader = "Aloft-Machine"
 
 // openSSH joins a WebSocket to the machine's ssh server.
@@ -82,7 +82,7 @@ func joinStream(w http.ResponseWriter, r *http.Request, conn net.Conn, protocols
 	if err != nil {
 		return nil // Accept has replied
 	}
-	ws.SetReadLimit(-1) // no limit: messages are streamed, not buffered
+	ws.SetReadLimit(-1) // no limit, because messages are not buffered
 	pipe(r.Context(), ws, conn)
 	return nil
 }
@@ -109,7 +109,8 @@ func pipe(ctx context.Context, ws *websocket.Conn, conn net.Conn) {
 	<-in
 }
 
-// keepAlive pings until ctx ends, and cancels it if a ping is not answered.
+// keepAlive pings the client until ctx ends. If a ping is not answered, it
+// cancels ctx.
 func keepAlive(ctx context.Context, cancel context.CancelFunc, ws *websocket.Conn) {
 	tick := time.NewTicker(pingEvery)
 	defer tick.Stop()

@@ -168,7 +168,7 @@ func Join(w http.ResponseWriter, r *http.Request, pty PTY) error {
 	})
 	end := relay(ctx, ws.Write, pty.Read)
 	if e, ok := errors.AsType[websocket.CloseError](end); ok {
-		_ = ws.Close(e.Code, e.Reason) // before cancel, which would cut the connection
+		_ = ws.Close(e.Code, e.Reason) // close before cancel, which would cut the connection
 	} else if ctx.Err() == nil {
 		_ = ws.Close(websocket.StatusGoingAway, "the machine is gone")
 	}
@@ -177,7 +177,8 @@ func Join(w http.ResponseWriter, r *http.Request, pty PTY) error {
 	return nil
 }
 
-// relay passes messages on until either end closes or fails, and returns why.
+// relay passes messages on until either connection closes or fails, and returns
+// the reason.
 func relay(ctx context.Context, write func(context.Context, websocket.MessageType, []byte) error,
 	read func(context.Context) (websocket.MessageType, []byte, error)) error {
 	for {

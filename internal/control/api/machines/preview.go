@@ -52,8 +52,8 @@ func (s *API) createPreview(w http.ResponseWriter, r *http.Request, who account.
 	return rest.WriteJSON(w, http.StatusCreated, previewJSON{URL: link.URL, SignInURL: link.SignIn, ExpiresAt: link.Expires.UTC()})
 }
 
-// MayReach returns a function that returns nil if the API key with the given
-// hash may connect to an agent's machine. It applies the API's rules.
+// MayReach returns a function that applies the API's rules: it returns nil if
+// the API key with the given hash may connect to an agent's machine.
 func MayReach(accounts store.Accounts, agents store.Agents) func(ctx context.Context, key [sha256.Size]byte, agentID string) error {
 	s := &rest.Shared{Accounts: accounts, Agents: agents}
 	return func(ctx context.Context, key [sha256.Size]byte, agentID string) error {

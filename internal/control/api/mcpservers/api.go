@@ -7,7 +7,7 @@ import (
 	"aloft/internal/control/mcp"
 )
 
-// Config holds the parts of the server that only this package uses.
+// Config holds the dependencies that only this package uses.
 type Config struct {
 	MCP      *mcp.Servers
 	AgentMCP AgentMCP

@@ -264,8 +264,8 @@ func Decode(in []MCPServerInJSON) []mcp.Server {
 	return servers
 }
 
-// Encode validates a run's MCP servers and returns them encoded for
-// sealing. given is true if the request has the field, even if the list is
+// Encode validates a run's MCP servers, and returns them encoded for
+// encryption. given is true if the request has the field, even if the list is
 // empty.
 func (s *API) Encode(in []MCPServerInJSON) (value string, given bool, err error) {
 	if in == nil {

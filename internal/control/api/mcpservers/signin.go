@@ -34,8 +34,8 @@ func (s *API) beginMCPSignIn(w http.ResponseWriter, r *http.Request, who account
 }
 
 // mcpCookie holds the state of a sign-in at an MCP server. The provider's
-// redirect must bring the same state, so a link that an attacker has prepared
-// completes no sign-in in a victim's browser.
+// redirect must contain the same state, so an attacker's link cannot complete a
+// sign-in in a victim's browser.
 const mcpCookie = "aloft_mcp_visit"
 
 func (s *API) sendToSignIn(w http.ResponseWriter, address, state string, err error) error {
@@ -58,8 +58,9 @@ func (s *API) endMCPSignIn(w http.ResponseWriter, r *http.Request, who account.A
 	return nil
 }
 
-// mcpSignInCallback always redirects to the dashboard. An error is passed as
-// its code only, so that nobody can craft a link that shows their own text.
+// mcpSignInCallback always redirects to the dashboard. Only the code of an
+// error is passed on, so that nobody can craft a link that shows text of their
+// choice.
 func (s *API) mcpSignInCallback(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
 	q := r.URL.Query()
 	userID, back, err := s.MCP.EndSignIn(r.Context(), q.Get("state"), s.VisitState(r, mcpCookie), q.Get("code"), q.Get("iss"))
@@ -91,7 +92,7 @@ func (s *API) answerSignIn(ctx context.Context, userID int64, back controlmcp.Re
 	err := s.Decide(ctx, account.APIKey{UserID: userID, Role: account.Member}, back.AgentID, func(a agent.Agent) ([]agent.Event, error) {
 		asked, open := a.Open(back.ApprovalID)
 		if !open {
-			return nil, nil // it was answered meanwhile
+			return nil, nil // somebody has answered it meanwhile
 		}
 		return []agent.Event{{RunID: asked.RunID, Body: &agent.ApprovalAnswered{ApprovalID: asked.ID, Decision: agent.AllowOnce, UserID: userID}}}, nil
 	})
@@ -124,9 +125,9 @@ func (s *API) beginAgentMCPSignIn(w http.ResponseWriter, r *http.Request, who ac
 	return s.sendToSignIn(w, address, cookie, err)
 }
 
-// home returns the server's base URL as this browser knows it. On the server's
-// own host it may differ from the public URL, and a cookie for 127.0.0.1 is not
-// sent to localhost.
+// home returns the server's base URL as this browser knows it. For a browser on
+// the server's own host it may differ from the public URL, and browsers do not
+// send a cookie for 127.0.0.1 to localhost.
 func (s *API) home(r *http.Request) string {
 	public, err := url.Parse(s.PublicURL())
 	if err != nil || public.Scheme != "http" || !ownHost(public.Host) || !ownHost(r.Host) {
@@ -135,7 +136,7 @@ func (s *API) home(r *http.Request) string {
 	return "http://" + r.Host
 }
 
-// ownHost reports whether a host, with or without a port, is the local one.
+// ownHost reports whether a host, with or without a port, is the local host.
 func ownHost(host string) bool {
 	u, err := url.Parse("http://" + host)
 	if err != nil || u.Host != host {

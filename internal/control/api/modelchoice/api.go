@@ -9,13 +9,13 @@ import (
 	"aloft/internal/control/model"
 )
 
-// Config holds the parts of the server that only this package uses.
+// Config holds the dependencies that only this package uses.
 type Config struct {
-	// Models are the models that a client may name. DefaultModel is the id of
-	// the model for requests that name none.
+	// Models are the models that a client may choose. DefaultModel is the id of
+	// the model for requests that do not choose one.
 	Models       []model.Info
 	DefaultModel string
-	Limit        allowance.Amount // for each run; 0 means no limit of that kind
+	Limit        allowance.Amount // per run; 0 means no limit of that kind
 }
 
 // API serves the models.

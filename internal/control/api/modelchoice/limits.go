@@ -24,7 +24,7 @@ func AmountOf(a allowance.Amount) *AmountJSON {
 	return &AmountJSON{Turns: a.Turns, Tokens: a.Tokens, CostUSD: float64(a.Cost) / allowance.Dollar, Seconds: a.Seconds}
 }
 
-// LimitsOf returns the limits at which a run ends and how much of them it has
+// LimitsOf returns the limits at which a run ends, and how much the run has
 // used. Both are nil if the run has no limits.
 func LimitsOf(r agent.Run) (limits, used *AmountJSON) {
 	if r.Limit == (allowance.Amount{}) {

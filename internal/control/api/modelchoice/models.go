@@ -49,7 +49,8 @@ type listModelsResponseJSON struct {
 	Items []modelListItemJSON `json:"items" nullable:"false"`
 }
 
-// listModels lists the default first: many clients take the first.
+// listModels lists the default model first, because many clients use the first
+// model.
 func (s *API) listModels(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
 	first, err := s.Choices().TeamDefault(r.Context())
 	if err != nil {
@@ -92,8 +93,8 @@ func parametersOf(m model.Info) (out []modelParameterDefinitionJSON) {
 	return out
 }
 
-// variantsOf lists the model with its defaults, and once with each other value
-// of each parameter. A model without parameters has no variants.
+// variantsOf lists the model with its defaults, and once for each non-default
+// value of each parameter. A model without parameters has no variants.
 func variantsOf(m model.Info) (out []modelVariantJSON) {
 	if len(m.Params) == 0 {
 		return nil

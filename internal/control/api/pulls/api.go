@@ -4,7 +4,7 @@ package pulls
 
 import "aloft/internal/control/api/rest"
 
-// Config holds the parts of the server that only this package uses.
+// Config holds the dependencies that only this package uses.
 type Config struct {
 	Pulls Pulls `needed:"no"` // nil if no forge is configured
 }

@@ -139,8 +139,8 @@ func (s *API) createPullRequest(w http.ResponseWriter, r *http.Request, who acco
 	return rest.WriteJSON(w, http.StatusCreated, PullRequestOf(p))
 }
 
-// repoOf returns the agent's repository with the given URL, which may lack its
-// scheme as in replies. An unknown URL is returned unchanged.
+// repoOf returns the agent's repository with the given URL. The URL may lack
+// its scheme, as in replies. An unknown URL is returned unchanged.
 func repoOf(a agent.Agent, url string) string {
 	for _, of := range a.Repos {
 		if rest.WithoutScheme(of.URL) == url {

@@ -37,7 +37,7 @@ func (s *Shared) Agent(ctx context.Context, who account.APIKey, id string) (agen
 
 // Decide appends the events that choose returns. If the agent has changed
 // meanwhile, Decide calls choose again with the new state. If choose returns no
-// events, decide appends nothing.
+// events, Decide appends nothing.
 func (s *Shared) Decide(ctx context.Context, who account.APIKey, id string, choose func(agent.Agent) ([]agent.Event, error)) error {
 	for {
 		a, err := s.Agent(ctx, who, id)
@@ -64,7 +64,7 @@ func (s *Shared) Decide(ctx context.Context, who account.APIKey, id string, choo
 // Stamp returns a time in the API's form: UTC, truncated to milliseconds.
 func Stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
 
-// Folded returns the state to which an agent's whole journal folds.
+// Folded returns the state folded from an agent's whole journal.
 func (s *Shared) Folded(ctx context.Context, id string) (*agent.State, error) {
 	state := agent.Fold(id, nil)
 	for {

@@ -33,9 +33,9 @@ func (s *Shared) Identify(r *http.Request) (account.APIKey, error) {
 	return KeyOf(r.Context(), s.Accounts, account.HashKey(key))
 }
 
-// signedIn returns the session of a cookie. Browsers also send the cookie with
-// requests that other sites cause, so requests that change anything must come
-// from this origin.
+// signedIn returns the session of a cookie. Browsers may also send the cookie
+// with requests that other sites cause, so a request that changes anything must
+// come from this origin.
 func (s *Shared) signedIn(r *http.Request, token string) (account.APIKey, error) {
 	if changes(r) {
 		if err := SameSite(r, s.PublicURL()); err != nil {
@@ -101,9 +101,9 @@ func bearer(r *http.Request) string {
 // Secure reports whether browsers reach the server over https.
 func (s *Shared) Secure() bool { return strings.HasPrefix(s.PublicURL(), "https:") }
 
-// hostPrefix begins the names of cookies under https. It makes browsers accept
-// them from this host only, not from other hosts of its domain, such as a
-// preview.
+// hostPrefix begins the names of cookies under https. With the prefix, browsers
+// accept such a cookie only from this host, not from other hosts of its domain,
+// such as a preview.
 const hostPrefix = "__Host-"
 
 // CookieName returns the name of the session cookie.
@@ -114,13 +114,13 @@ func (s *Shared) CookieName() string {
 	return "aloft_session"
 }
 
-// VisitCookie returns the cookie in which a browser keeps the state of a sign-in
-// elsewhere, until the provider redirects it to the path. An empty state returns
-// the cookie that removes it.
+// VisitCookie returns the cookie in which a browser keeps the state of a
+// sign-in at another site, until the provider redirects the browser to the
+// path. An empty state returns the cookie that removes it.
 func (s *Shared) VisitCookie(name, path, state string) *http.Cookie {
 	c := &http.Cookie{Name: name, Value: state, Path: path, MaxAge: 600, HttpOnly: true, Secure: s.Secure(), SameSite: http.SameSiteLaxMode}
 	if s.Secure() {
-		c.Name, c.Path = hostPrefix+name, "/" // the prefix requires this path
+		c.Name, c.Path = hostPrefix+name, "/" // the prefix requires the path /
 	}
 	if state == "" {
 		c.MaxAge = -1
@@ -168,8 +168,8 @@ func (s *Shared) MayReach(ctx context.Context, who account.APIKey, repos []agent
 	return agents.MayReach(ctx, s.Rules, who, repos)
 }
 
-// MayAdd returns an error if the user would exceed a quota with that many more
-// agents, running runs and snapshots.
+// MayAdd returns an error if the given numbers of additional agents, running
+// runs and snapshots would exceed the user's quotas.
 func (s *Shared) MayAdd(ctx context.Context, userID int64, more agents.Quotas) error {
 	return s.Quotas.MayAdd(ctx, s.Agents, userID, more)
 }
@@ -193,14 +193,14 @@ func (s *Shared) NameOf(ctx context.Context, userID int64) string {
 }
 
 // Audit records what a user did or tried to do; userID is 0 if the user is
-// unknown. If the entry cannot be written, the error is logged and the action
-// is not undone.
+// unknown. If the entry cannot be written, Audit logs the error and does not
+// undo the action.
 func (s *Shared) Audit(r *http.Request, action string, userID int64, target string, err error) {
 	a := account.Audit{Time: time.Now(), UserID: userID, Address: s.AddressOf(r), Action: action, Target: target, Outcome: "ok"}
 	if err != nil {
 		a.Outcome = FaultOf(err).Code
 	}
-	const most = 200 // bytes; anyone can try to sign in with any address
+	const most = 200 // bytes; limited because anyone can try to sign in with any address
 	a.Target = strings.ToValidUTF8(a.Target[:min(len(a.Target), most)], "")
 	if err := s.AuditLog.AddAudit(context.WithoutCancel(r.Context()), a); err != nil {
 		s.Logger.ErrorContext(r.Context(), "cannot write the audit log", "action", action, "user", userID, "error", err)

@@ -63,17 +63,17 @@ func Decode(data []byte, v any) error {
 		return fault.Invalid("must be %s, not %s (line %d, column %d)", jsonWord(e.Type), kind, line, column).At(e.Field)
 	}
 	if f, ok := errors.AsType[*fault.Error](err); ok {
-		return f // from a field that decodes itself
+		return f // returned by a field's own UnmarshalJSON
 	}
 	return fault.Invalid("the body cannot be read: %v", err).Named("invalid_json")
 }
 
-// Strictly decodes an object and rejects fields that v does not have.
+// Strictly decodes an object, and rejects unknown fields.
 func Strictly(data []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	err := d.Decode(v)
-	if err != nil { // the error for an unknown field has no type of its own
+	if err != nil { // encoding/json has no type for this error
 		if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 			return fault.Invalid("unknown field %s", name)
 		}
@@ -87,7 +87,7 @@ func position(data []byte, offset int64) (line, column int) {
 	return bytes.Count(before, []byte("\n")) + 1, len(before) - bytes.LastIndexByte(before, '\n')
 }
 
-// jsonWord names a Go type in JSON's terms.
+// jsonWord returns the name of a Go type in JSON's terms.
 func jsonWord(t reflect.Type) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

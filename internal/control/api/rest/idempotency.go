@@ -29,22 +29,23 @@ func IdempotencyKey(r *http.Request) (string, error) {
 }
 
 // Named derives a UUID from a caller's key. A repeated request yields the same
-// ids, so the journal itself detects it, and no table of keys has to be kept or
-// expired.
+// ids, so the journal itself detects the repetition, and no table of keys is
+// needed.
 func Named(who account.APIKey, scope, key string) string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, []byte(strconv.FormatInt(who.UserID, 10)+"\x00"+scope+"\x00"+key)).String()
 }
 
-// NamedAgent makes an agent's id of a caller's key, as [Named] does for runs.
+// NamedAgent derives an agent's id from a caller's key, as [Named] does for
+// runs.
 func NamedAgent(who account.APIKey, scope, key string) string {
 	id := uuid.MustParse(Named(who, scope, key))
 	id[6] = id[6]&0x0f | agents.Reserved<<4
 	return "bc-" + id.String()
 }
 
-// IDOfKey derives the agent id from a caller's key. If the caller has an agent
-// for that key from before ids were reserved, IDOfKey returns that agent's
-// older id.
+// IDOfKey derives the agent id from a caller's key. If the caller created an
+// agent with that key before ids were reserved, IDOfKey returns the older id of
+// that agent.
 func (s *Shared) IDOfKey(ctx context.Context, who account.APIKey, scope, key string) (string, error) {
 	old := "bc-" + Named(who, scope, key)
 	events, err := s.Journal.Read(ctx, old, 0, 1)
@@ -52,7 +53,7 @@ func (s *Shared) IDOfKey(ctx context.Context, who account.APIKey, scope, key str
 		return "", fmt.Errorf("read %s: %w", old, err)
 	}
 	if len(events) > 0 {
-		// Others could choose this id: theirs does not count.
+		// Other users can choose this id for their agents, so check the owner.
 		if c, ok := events[0].Body.(*agent.Created); ok && c.UserID == who.UserID {
 			return old, nil
 		}

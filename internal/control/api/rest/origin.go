@@ -29,7 +29,7 @@ func SameSite(r *http.Request, publicURL string) error {
 		case err == nil && strings.EqualFold(o.Host, p.Host) && o.Scheme == p.Scheme:
 			return nil
 		case err == nil && strings.EqualFold(o.Host, p.Host) && p.Scheme == "https":
-			return refused // anybody in the network can answer as the host without TLS
+			return refused // without TLS, anybody in the network can impersonate the host
 		case strings.EqualFold(o.Host, r.Host):
 			return nil
 		}
@@ -41,7 +41,8 @@ func SameSite(r *http.Request, publicURL string) error {
 	return refused
 }
 
-// changes reports whether a request may do more than read. A WebSocket may.
+// changes reports whether a request may do more than read. A WebSocket always
+// can.
 func changes(r *http.Request) bool {
 	return r.Method != http.MethodGet && r.Method != http.MethodHead || r.Header.Get("Upgrade") != ""
 }

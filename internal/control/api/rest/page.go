@@ -35,8 +35,8 @@ const (
 	SnapshotList    List = "n"
 )
 
-// Page parses limit and cursor. The returned page is one element longer than
-// the limit, to find out whether there is a next page.
+// Page parses limit and cursor. The returned page size is the limit plus one,
+// to find out whether there is a next page.
 func Page(q url.Values, of List) (p store.Page, limit int, err error) {
 	if limit, err = Integer(q, "limit", StandardLimit, 1, MaxLimit); err != nil {
 		return p, 0, err
@@ -120,8 +120,8 @@ func Boolean(q url.Values, name string, standard bool) (bool, error) {
 }
 
 // Tokens counts tokens in the API's form. Its names differ from the journal's
-// [conversation.Usage] because the foreign API prescribes them, and stored journals
-// keep theirs.
+// [conversation.Usage] because the public API prescribes them, and stored
+// journals keep the old names.
 type Tokens struct {
 	InputTokens      int64 `json:"inputTokens" minimum:"0" doc:"not including cache reads and writes"`
 	OutputTokens     int64 `json:"outputTokens" minimum:"0"`
@@ -134,7 +134,7 @@ func TokensOf(u conversation.Usage) Tokens {
 	return Tokens{InputTokens: u.Input, OutputTokens: u.Output, CacheReadTokens: u.CacheRead, CacheWriteTokens: u.CacheWrite}
 }
 
-// Cost is what tokens cost, and how many of them have no known price.
+// Cost is the cost of tokens, and the number of tokens without a known price.
 type Cost struct {
 	CostUSD        *float64 `json:"costUsd,omitempty" minimum:"0" doc:"in US dollars, at the prices when the tokens were used; absent if no price is known; an addition to the API"`
 	UnpricedTokens int64    `json:"unpricedTokens,omitempty" minimum:"0" doc:"tokens not included in costUsd because their price is unknown; an addition to the API"`

@@ -16,7 +16,7 @@ const (
 )
 
 // A Push sends a reply piece by piece. If the client does not read a piece
-// within [Shared.Patience], the reply is cut off; the client can reconnect and
+// within [Shared.Patience], the connection is cut; the client can reconnect and
 // resume.
 type Push struct {
 	w        http.ResponseWriter
@@ -31,7 +31,7 @@ func (s *Shared) NewPush(w http.ResponseWriter, media string) *Push {
 	return &Push{w: w, rc: http.NewResponseController(w), patience: cmp.Or(s.Patience, WriteWithin)}
 }
 
-// Flush sends what is in buf, or only the header if buf is empty.
+// Flush sends the contents of buf, or only the header if buf is empty.
 func (p *Push) Flush() error {
 	_ = p.rc.SetWriteDeadline(time.Now().Add(p.patience)) // fails only in tests, whose writers have no deadlines
 	_, err := p.w.Write(p.Buf.Bytes())

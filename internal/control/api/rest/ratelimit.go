@@ -13,8 +13,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// Limiter is a token bucket for each key or user. A bucket holds one minute's
-// requests and refills evenly over a minute.
+// Limiter has a token bucket for each key or user. A bucket holds one minute's
+// requests, and an empty bucket refills evenly within a minute.
 type Limiter struct {
 	PerMinute int              // 0 means no limit
 	Now       func() time.Time // the clock
@@ -23,19 +23,20 @@ type Limiter struct {
 	buckets map[int64]*rate.Limiter // by key or user
 }
 
-// maxIdle is how many buckets are kept before full ones are dropped.
+// maxIdle is how many buckets are kept before the full ones are dropped.
 const maxIdle = 1024
 
 // RateHeaders are the headers that a limiter sets.
 var RateHeaders = []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "Retry-After"}
 
-// NewLimiter returns a limiter of that many requests per minute; 0 means no limit.
+// NewLimiter returns a limiter of the given number of requests per minute; 0
+// means no limit.
 func NewLimiter(perMinute int) *Limiter {
 	return &Limiter{PerMinute: perMinute, Now: time.Now, buckets: map[int64]*rate.Limiter{}}
 }
 
-// Take counts a request of the key or user, and sets the headers that say how
-// many are left. Its error is a fault.
+// Take counts a request of the key or user, and sets the headers with the
+// number of remaining requests. Its error is a fault.
 func (l *Limiter) Take(h http.Header, id int64) error {
 	if l.PerMinute <= 0 {
 		return nil
@@ -54,7 +55,7 @@ func (l *Limiter) Take(h http.Header, id int64) error {
 	}
 	taken := bucket.AllowN(now, 1)
 	left := bucket.TokensAt(now)
-	after := func(tokens float64) time.Duration { return time.Duration(max(0, tokens-left) * float64(share)) } // until there are so many
+	after := func(tokens float64) time.Duration { return time.Duration(max(0, tokens-left) * float64(share)) } // time until the bucket has that many tokens
 	l.tell(h, int(left), now.Add(after(float64(l.PerMinute))))
 	if taken {
 		return nil
@@ -64,8 +65,8 @@ func (l *Limiter) Take(h http.Header, id int64) error {
 		Hint("wait for the number of seconds in Retry-After")
 }
 
-// tell sets the headers. reset is when the full limit is available again; the
-// header gives it in seconds since 1970.
+// tell sets the headers. reset is the time when the full limit is available
+// again; the header gives it in seconds since 1970.
 func (l *Limiter) tell(h http.Header, left int, reset time.Time) {
 	h.Set("X-RateLimit-Limit", strconv.Itoa(l.PerMinute))
 	h.Set("X-RateLimit-Remaining", strconv.Itoa(left))

@@ -2,8 +2,8 @@ package rest
 
 import "strings"
 
-// WithoutScheme returns a URL in the form in which a run's git field names
-// repositories.
+// WithoutScheme returns a repository's URL as it appears in a run's git field,
+// without its scheme.
 func WithoutScheme(raw string) string {
 	if _, rest, ok := strings.Cut(raw, "://"); ok {
 		if user, host, ok := strings.Cut(rest, "@"); ok && !strings.Contains(user, "/") {

@@ -10,7 +10,7 @@ import (
 )
 
 // A Handler answers one request. If it returns an error before it has written
-// anything, the error is sent in the API's shape.
+// anything, the error is sent in the API's format.
 type Handler func(w http.ResponseWriter, r *http.Request, who account.APIKey) error
 
 // A Route is one operation of the API.
@@ -20,12 +20,12 @@ type Route struct {
 	Summary      string
 	Open         bool         // requires no key
 	Needs        account.Role // minimum role; if empty, see least
-	Long         bool         // has no time limit
+	Long         bool         // has no timeout
 	Plain        bool         // never compressed
 	Query        []Param
 	Header       []Param
 	In           any    // zero value of the body's type, or nil
-	Takes        string // media type of a body that is not JSON
+	Takes        string // media type of the body if it is not JSON
 	Status       int    // status code on success
 	Out          any    // zero value of the reply's type, or nil if the reply is not JSON
 	Media        string
@@ -39,8 +39,8 @@ type Param struct {
 	Standard          any    // default
 }
 
-// Least returns the minimum role for the route. If the table does not say,
-// viewers may use it if it only reads.
+// Least returns the minimum role for the route. If the table does not specify
+// one, viewers may use routes that only read.
 func (rt Route) Least() account.Role {
 	switch {
 	case rt.Needs != "":
@@ -60,8 +60,8 @@ var PageParams = []Param{
 // TraceParam describes the header with the trace context of a request.
 var TraceParam = Param{Name: telemetry.Header, Kind: "string", Words: "W3C trace context, which the run's trace continues"}
 
-// TraceOf returns the trace context for a new run: the request's span, or what
-// the client sent if the server traces nothing. It may be "".
+// TraceOf returns the trace context for a new run: that of the request's span,
+// or the client's own if the server does not trace. It may be "".
 func TraceOf(r *http.Request) string {
 	return telemetry.Format(trace.SpanContextFromContext(r.Context()))
 }

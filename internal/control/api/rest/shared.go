@@ -30,9 +30,9 @@ type Shared struct {
 	AuditLog       store.AuditLog
 	Secrets        Secrets
 	Work           Work
-	Quotas         agents.Quotas  // of each user; the zero value means none
+	Quotas         agents.Quotas  // per user; the zero value means no quotas
 	AllowFile      bool           // allows file:// repositories
-	TrustedProxies []netip.Prefix // whose X-Forwarded-For says where a request came from; none by default
+	TrustedProxies []netip.Prefix // proxies whose X-Forwarded-For is trusted; none by default
 	PublicURL      func() string  // the server's URL for browsers, without a trailing slash
 	URLSecret      []byte         // signs artifact URLs, and encrypts stored replies
 	Logger         *slog.Logger
@@ -47,9 +47,9 @@ type Work interface {
 	// Wake tells the scheduler that the agent's journal has a new run or a
 	// request to cancel one. It returns at once.
 	Wake(agentID string)
-	// Remove stops the agent's run and destroys its machine. It succeeds if the
-	// agent has neither. The API calls it to archive or delete an agent, and
-	// again after a failure.
+	// Remove stops the agent's run and destroys its machine. It also succeeds
+	// if the agent has neither. The API calls it to archive or delete an agent,
+	// and again after a failure.
 	Remove(ctx context.Context, agentID string) error
 	// Forget removes what the fleet stores for an agent that is being
 	// deleted.
@@ -67,9 +67,9 @@ type Work interface {
 // Timeouts and size limits.
 const (
 	HeartbeatEvery = 15 * time.Second
-	ReplyWithin    = 60 * time.Second // for a request that is not a stream
-	readWithin     = 5 * time.Minute  // for a body; images over a slow line take a while
-	WriteWithin    = 30 * time.Second // for one piece of a stream
+	ReplyWithin    = 60 * time.Second // timeout for a request that is not a stream
+	readWithin     = 5 * time.Minute  // timeout for a body, which may contain images and arrive over a slow line
+	WriteWithin    = 30 * time.Second // timeout for one piece of a stream
 	MaxBody        = 110 << 20        // five images of 15 MiB in base64, and some text
 	Batch          = 100              // events per read
 )
@@ -83,7 +83,8 @@ type Secrets interface {
 	Delete(ctx context.Context, owner secret.Owner, name string) error
 	// DeleteAll deletes all secrets of the owner, if any.
 	DeleteAll(ctx context.Context, owner secret.Owner) error
-	// Rotate encrypts every secret with the new key, and returns how many.
+	// Rotate encrypts every secret with the new key, and returns the number of
+	// secrets.
 	Rotate(ctx context.Context) (int, error)
 	// ExternalID returns the external ID for the trust policies of the team's
 	// AWS roles.

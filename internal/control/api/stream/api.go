@@ -1,6 +1,6 @@
-// Package stream is the part of the REST API that shows the journal of an agent:
-// its events as they are, and the frames of a run, which the projector makes of
-// them.
+// Package stream is the part of the REST API that shows the journal of an
+// agent, either as its events, or as the frames that the projector makes of a
+// run's events.
 package stream
 
 import (
@@ -11,7 +11,7 @@ import (
 	"aloft/internal/control/live"
 )
 
-// Config holds the parts of the server that only this package uses.
+// Config holds the dependencies that only this package uses.
 type Config struct {
 	Live *live.Board `needed:"no"` // the calls that models are writing; nil shows no partial calls
 }
@@ -21,9 +21,9 @@ type API struct {
 	*rest.Shared
 	Config
 	agents *agents.API
-	// Heartbeat is the time between the signs of life in a stream that has
-	// nothing to send. DraftsEvery is the minimum time between two updates of
-	// what a model is writing.
+	// Heartbeat is the interval of heartbeats in a stream that has nothing to
+	// send. DraftsEvery is the minimum time between two updates of what a model
+	// is writing.
 	Heartbeat, DraftsEvery time.Duration
 }
 

@@ -17,8 +17,9 @@ const (
 	// DraftsEvery is the minimum time between two updates of what a model is
 	// writing.
 	draftsEvery = 100 * time.Millisecond
-	// maxDraft limits how many bytes of one value each update of a partial call
-	// contains. The deltas carry the whole value, up to [live.MaxArgs].
+	// maxDraft limits how many bytes of one value a partial-tool-call update
+	// contains. The tool-call-delta updates carry the whole value, up to
+	// [live.MaxArgs].
 	maxDraft = 1 << 10
 )
 
@@ -38,7 +39,7 @@ type drafts struct {
 	sent    map[string]*draft
 }
 
-// draft tracks how much of a call a client has seen.
+// draft tracks how many bytes of a call a client has seen.
 type draft struct {
 	serial         int64
 	started        bool
@@ -49,7 +50,7 @@ func newDrafts(runID string, watcher *live.Watcher, every time.Duration) *drafts
 	return &drafts{runID: runID, watcher: watcher, every: every, sent: map[string]*draft{}}
 }
 
-// onNews arranges for wake to be called when show has something to write.
+// onNews registers wake, which is called when show has something to write.
 func (d *drafts) onNews(wake func()) (stop func()) {
 	return d.watcher.OnNews(func() { time.AfterFunc(d.every, wake) })
 }
@@ -87,7 +88,7 @@ func (d *drafts) show(id string, out *bytes.Buffer) {
 	}
 }
 
-// updates returns updates for the part of the call that was not sent yet.
+// updates returns the updates for the part of the call that was not sent yet.
 func (d *draft) updates(w live.Writing) (out []update) {
 	if d.started && len(w.Args) == d.args {
 		return nil
@@ -142,8 +143,8 @@ func wholeRunes(s string) (string, int) {
 }
 
 // partialObject decodes the beginning of a JSON object. The result has all
-// complete members, and the part of a string that is already there. For text
-// that does not begin an object the result is empty.
+// complete members, and the available part of an incomplete string. If the text
+// does not begin an object, the result is empty.
 func partialObject(text string) map[string]any {
 	out := map[string]any{}
 	rest, ok := strings.CutPrefix(strings.TrimLeft(text, jsonSpace), "{")
@@ -199,7 +200,7 @@ func cutValue(text string) (value, rest string, whole bool) {
 		case depth == 0 && (c == ',' || c == ':' || strings.IndexByte(jsonSpace, c) >= 0):
 			return text[:i], text[i:], i > 0
 		default:
-			continue // a number or a word ends at the first character that is not part of it
+			continue // a number or literal ends at the first character that cannot belong to it
 		}
 		switch {
 		case depth < 0:

@@ -41,7 +41,7 @@ func mark(runID string) string {
 }
 
 // lastEvent parses the id of the last frame that a client has seen. If the id
-// is empty, it returns the place before the run's first frame.
+// is empty, it returns the position before the run's first frame.
 func lastEvent(id string, run agent.Run) (framePosition, error) {
 	if id == "" {
 		return framePosition{seq: run.FirstSeq - 1}, nil

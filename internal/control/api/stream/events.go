@@ -22,13 +22,13 @@ const (
 	maxEvents = 1_000_000
 	maxLast   = 1_000
 	// maxPage bounds the encoded size of a page of the last events. maxLook
-	// bounds how many events are read to fill it, since most of them may be
+	// bounds how many events are read to fill a page, since most of them may be
 	// skipped.
 	maxPage = 8 << 20 // bytes
 	maxLook = 20_000
 )
 
-// eventLine is a journal event in the API's form.
+// eventLine is a journal event in the API's format.
 type eventLine struct {
 	Seq   int64      `json:"seq"`
 	Time  time.Time  `json:"time"`
@@ -149,7 +149,7 @@ func lineOf(e agent.Event) ([]byte, error) {
 }
 
 // lastLines returns the lines of the last events before a number, the newest
-// first. It reads backwards, and no more than needed.
+// first. It reads backwards, only as far as needed.
 func (s *API) lastLines(ctx context.Context, id string, q eventsQuery, before int64) (lines [][]byte, err error) {
 	whole := assembler{}
 	size, read := 0, 0
@@ -187,10 +187,10 @@ func (s *API) lastLines(ctx context.Context, id string, q eventsQuery, before in
 	return lines, nil
 }
 
-// assembler finds, reading events from the last to the first, the deltas whose
-// content a later event repeats in full.
+// assembler reads events backwards, and finds the deltas whose content a later
+// event repeats in full.
 type assembler struct {
-	reply bool // earlier deltas belong to a reply that was completed or restarted
+	reply bool // earlier deltas belong to a reply that was completed or restarted, so they are redundant
 	calls map[string]bool
 	subs  map[string]*assembler // state of each subagent, by the id of its call
 }
@@ -233,7 +233,7 @@ func atTurn(e agent.Event) bool {
 }
 
 // withoutPictures returns the body without the data of its images, which can be
-// 75 MiB. Clients get them with getEventImage.
+// 75 MiB. Clients get the images with getEventImage.
 func withoutPictures(body agent.Body) agent.Body {
 	switch b := body.(type) {
 	case *agent.RunCreated:

@@ -13,14 +13,14 @@ import (
 	"aloft/internal/conversation"
 )
 
-// A frame is one message of a run's stream. Its twin, unless nil, is sent as an
-// interaction_update with the same id. A frame without an event consists of its
-// twin only.
+// A frame is one message of a run's stream. If its twin is not nil, the twin is
+// sent as an interaction_update with the same id. A frame without an event is
+// sent only as its twin.
 type frame struct {
 	event  string
 	data   any
 	twin   any
-	status agent.Status // of a frame whose event is status
+	status agent.Status // the status, if the event is a status event
 }
 
 // A projector turns a run's journal into frames. It is deterministic: the same
@@ -232,10 +232,10 @@ func (p *projector) replied(b *agent.TurnReplied, at time.Time) []frame {
 	return out
 }
 
-// untold returns the part of whole that was not sent yet. The text in told was
-// sent; it may begin with an aborted reply that whole does not contain. So the
-// part to skip is the longest prefix of whole that is a suffix of told, found
-// with Knuth-Morris-Pratt because a model may repeat itself.
+// untold returns the part of whole that was not sent yet. told is the text that
+// was sent. It may begin with an aborted reply that whole does not contain, so
+// untold skips the longest prefix of whole that is a suffix of told. It uses
+// Knuth-Morris-Pratt, because a model may repeat itself.
 func untold(sentText, whole string) string {
 	if rest, ok := strings.CutPrefix(whole, sentText); ok {
 		return rest
@@ -311,14 +311,14 @@ func (p *projector) complete(c *call, result json.RawMessage, at time.Time) []fr
 	p.open--
 	shown, cut := bounded(result)
 	out := []frame{c.frame("completed", shown, cut)}
-	c.args = nil // not needed any more
+	c.args = nil // no longer needed
 	if p.open == 0 {
 		out = append(out, p.endStep(at)...)
 	}
 	return out
 }
 
-// runEnded closes everything that is still open, then sends how the run ended:
+// runEnded closes everything that is still open, then sends the end of the run:
 // status, error, result, done.
 func (p *projector) runEnded(b *agent.RunEnded, at time.Time) []frame {
 	out := p.endThinking(at)
@@ -342,7 +342,7 @@ func (p *projector) runEnded(b *agent.RunEnded, at time.Time) []frame {
 		frame{event: "done", data: struct{}{}})
 }
 
-// pulled sends the outcome of opening a pull request, if that was tried.
+// pulled sends whether a pull request was opened, if one was requested.
 func (p *projector) pulled(e agent.Event) []frame {
 	a := agent.Agent{PullRequests: p.branches.Pulls}
 	a.Apply(e)

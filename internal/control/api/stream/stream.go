@@ -89,9 +89,10 @@ func (s *API) sendRun(w http.ResponseWriter, r *http.Request, who account.APIKey
 	return err
 }
 
-// retention returns how much longer a run's stream can be resumed, which is
-// until the unused agent is deleted. An agent with an active run is not
-// deleted, so the whole retention period remains. The result is never negative.
+// retention returns how long the stream of a run can still be resumed. This is
+// the time until the unused agent is deleted. An agent with an active run is
+// not deleted, so for such an agent the whole retention period remains. The
+// result is never negative.
 func retention(settled account.Settings, a agent.Agent, run agent.Run, now time.Time) time.Duration {
 	at := agents.DeletedAt(settled, a)
 	switch {
@@ -103,9 +104,9 @@ func retention(settled account.Settings, a agent.Agent, run agent.Run, now time.
 	return max(at.Sub(now), 0)
 }
 
-// follow passes the agent's events after a number to take, in batches, until
-// take returns true. At the journal's end it waits, or returns if wait is
-// false. The first batch may be empty.
+// follow passes the agent's events after the given number to the function take,
+// in batches, until take returns true. At the journal's end follow waits, or
+// returns if wait is false. The first batch may be empty.
 func (s *API) follow(ctx context.Context, id string, after int64, wait bool, take func([]agent.Event) (bool, error), w waiting) error {
 	for {
 		events, err := s.Journal.Read(ctx, id, after, rest.Batch)
@@ -128,10 +129,10 @@ func (s *API) follow(ctx context.Context, id string, after int64, wait bool, tak
 	}
 }
 
-// waiting holds the callbacks for the time while the journal does not grow.
+// waiting holds the callbacks that are used while the journal does not grow.
 type waiting struct {
 	idle   func() error                    // called every heartbeat
-	onNews func(wake func()) (stop func()) // arranges for wake to be called when there is news that is not in the journal; may be nil
+	onNews func(wake func()) (stop func()) // registers wake, to be called when there is news outside of the journal; may be nil
 	news   func() error                    // called after wake
 }
 

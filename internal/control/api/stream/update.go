@@ -53,7 +53,7 @@ type truncationJSON struct {
 }
 
 // frame returns the frame for a call: the plain event, and as its twin the same
-// in the form of interaction updates.
+// content as an interaction update.
 func (c *call) frame(status string, result any, cutResult bool) frame {
 	var cut *truncationJSON
 	if c.cutArgs || cutResult {
@@ -79,9 +79,8 @@ func (c *call) frame(status string, result any, cutResult bool) frame {
 	}
 }
 
-// richResult adds to {"success": …} or {"error": …} the fields in which clients
-// of interaction updates look for the same: a status, and the value of a
-// success.
+// richResult adds to {"success": …} or {"error": …} the fields that clients
+// of interaction updates read: a status, and the value of a success.
 func richResult(result any) any {
 	m, ok := result.(map[string]any)
 	if !ok {

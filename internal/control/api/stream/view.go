@@ -16,7 +16,7 @@ type view struct {
 	runID    string
 	last     framePosition // the last frame that the client has seen
 	fold     *projector
-	status   agent.Status // the status that the client was last told
+	status   agent.Status // the last status that the client was sent
 	opened   bool
 	lastID   string // id of the last frame that the client has seen
 	hasEnded bool
@@ -24,8 +24,8 @@ type view struct {
 
 // newView starts at the frame after last. For an active run, the first status
 // is the current one. For an ended run, it is the status at the position where
-// the client resumes: otherwise a client might see the end first and not wait
-// for the rest.
+// the client resumes: otherwise a client might see the end first and
+// disconnect.
 func newView(run agent.Run, last framePosition, all agents.Branches) *view {
 	lastID := ""
 	if last.seq >= run.FirstSeq {
@@ -108,10 +108,10 @@ type statusJSON struct {
 }
 
 // writeFrame writes one server-sent event. The data is a single line, because
-// JSON escapes line breaks.
+// the JSON encoder escapes line breaks.
 func writeFrame(out *bytes.Buffer, id, event string, data any) {
 	line, err := rest.Marshal(data)
-	if err != nil { // data from a machine or model that is not valid JSON
+	if err != nil { // a machine or model sent invalid JSON
 		line, _ = json.Marshal(rest.ErrorInnerJSON{Code: "internal", Message: "this event cannot be shown"})
 	}
 	if id != "" {

@@ -61,7 +61,7 @@ func create(c Call) (any, error) {
 	return agentOf(c, made.Agent, made.Run)
 }
 
-// v1 converts the request to one of /v1.
+// v1 converts the request to /v1.
 func (in *CreateAgentRequest) v1() (object, error) {
 	prompt, err := in.Prompt.v1()
 	if err != nil {
@@ -102,8 +102,8 @@ func (in *CreateAgentRequest) v1() (object, error) {
 	return out, nil
 }
 
-// v1 converts the prompt to one of /v1. It detects the media types of the
-// images, which /v0 requests do not contain.
+// v1 converts the prompt to /v1. It detects the media types of the images,
+// which /v0 requests do not contain.
 func (p *Prompt) v1() (object, error) {
 	if p == nil {
 		return nil, fault.Invalid("is required").At("prompt")

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// machineFolder is the folder in the machine whose path in /v1 is artifacts/.
+// machineFolder is the folder in the machine that /v1 calls artifacts/.
 const machineFolder = "/opt/cursor/"
 
 func artifacts(c Call) (any, error) {

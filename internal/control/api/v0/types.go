@@ -12,7 +12,8 @@ type CreateAgentRequest struct {
 	Webhook *Webhook `json:"webhook,omitempty"`
 }
 
-// FollowupRequest is the body of a request that sends an agent its next prompt.
+// FollowupRequest is the body of a request that sends another prompt to an
+// agent.
 type FollowupRequest struct {
 	_      struct{} `json:"-" additionalProperties:"true"`
 	Prompt *Prompt  `json:"prompt" nullable:"false"`

@@ -1,7 +1,7 @@
 // Package v0 is the older version of the API: the same agents as /v1, in the
 // JSON of /v0. Every operation calls one or more operations of /v1, and
-// converts the request and the reply. Authorization, validation and idempotency
-// are left to /v1.
+// converts the request and the reply. The operations of /v1 do the
+// authorization, validation and idempotency.
 package v0
 
 import (
@@ -11,8 +11,8 @@ import (
 	"aloft/internal/agent"
 )
 
-// A Call is one request of /v0, with the operations that its handler may call
-// for the caller.
+// A Call is one request of /v0. Its methods call operations of /v1 on behalf of
+// the caller.
 type Call interface {
 	Request() *http.Request
 	// Body decodes the request's JSON. Its error is a fault.
@@ -22,11 +22,11 @@ type Call interface {
 	// Idempotency-Key is passed on. Its error is a fault that names fields of
 	// /v1.
 	V1(method, path string, in, out any) error
-	// Private reports whether a run of an agent that V1 has returned, and
-	// whether the agent's first run, is in privacy mode.
+	// Private reports whether an agent's run, and whether the agent's first
+	// run, is in privacy mode. V1 must have returned the agent.
 	Private(agentID, runID string) (private, begun bool, err error)
-	// Events returns the journal events after a number, of an agent that V1 has
-	// returned.
+	// Events returns an agent's journal events after a number. V1 must have
+	// returned the agent.
 	Events(agentID string, after int64) ([]agent.Event, error)
 }
 
@@ -36,7 +36,7 @@ type Route struct {
 	Paged                     bool   // takes limit and cursor
 	Repeats                   bool   // takes an Idempotency-Key
 	Query                     string // the other query parameter, or ""
-	In, Out                   any    // values of the bodies' types; In may be nil
+	In, Out                   any    // zero values of the types of the bodies; In may be nil
 	Status                    int
 	Handle                    func(Call) (any, error)
 }
@@ -89,7 +89,7 @@ func Field(v1 string) string {
 	if name, ok := fields[v1]; ok {
 		return name
 	}
-	if image, ok := strings.CutSuffix(v1, ".mimeType"); ok { // /v1 gets the type that was detected from the data
+	if image, ok := strings.CutSuffix(v1, ".mimeType"); ok { // /v1 gets the media type that was detected from the data
 		return image + ".data"
 	}
 	return v1
