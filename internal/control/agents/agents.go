@@ -35,7 +35,7 @@ type Creator struct {
 // Secrets stores the secrets of agents. Its methods are safe for concurrent
 // use, and their errors are faults that never contain a value.
 type Secrets interface {
-	// List returns the owners' secrets, newest first.
+	// List returns the secrets of the owners, newest first.
 	List(ctx context.Context, owners ...secret.Owner) ([]secret.Secret, error)
 	// SealEnvVars encrypts the environment variables of a new agent.
 	SealEnvVars(ctx context.Context, agentID string, vars map[string]string) ([]secret.Sealed, error)
@@ -44,7 +44,8 @@ type Secrets interface {
 	SealInherited(ctx context.Context, forkID string, of agent.Agent) ([]secret.Sealed, error)
 	// SealWebhook encrypts the webhook of a new agent.
 	SealWebhook(ctx context.Context, agentID, url, key string) (secret.Sealed, error)
-	// SealMCP encrypts the MCP servers of a new agent, to be used from the run on.
+	// SealMCP encrypts the MCP servers of a new agent, for use from the given
+	// run on.
 	SealMCP(ctx context.Context, agentID, runID, servers string) (secret.Sealed, error)
 }
 
@@ -58,7 +59,8 @@ type MCPServers interface {
 	OfRun(ctx context.Context, agentID, runID string) (string, error)
 }
 
-// PullRequests says where pull requests can be opened. Its errors are faults.
+// PullRequests decides where pull requests can be opened. Its errors are
+// faults.
 type PullRequests interface {
 	// Can returns nil if a forge is configured for the repository.
 	Can(repoURL string) error
@@ -66,7 +68,7 @@ type PullRequests interface {
 	CanAsApp(repoURL string) error
 	// RepoOf returns the URL of the repository to clone for a pull request. If
 	// repoURL is not "", the pull request must belong to that repository. The
-	// error says which of the two is wrong.
+	// error says which of the two arguments is wrong.
 	RepoOf(repoURL, prURL string) (string, error)
 	// Reviewable returns the review task for an open pull request of the repository,
 	// and the commit on which its changes are based.

@@ -147,10 +147,10 @@ func (c *Creator) sealWebhook(ctx context.Context, agentID string, hook *Webhook
 	return c.Secrets.SealWebhook(ctx, agentID, hook.URL, key)
 }
 
-// journal appends the agent's first events and returns them as journaled. If an
-// earlier attempt of a repeatable request created the agent, it returns the
-// events of that attempt, even if an image URL no longer works or the user has
-// reached a quota since.
+// journal appends the agent's first events, and returns the journaled events.
+// If an earlier attempt of a repeatable request created the agent, it returns
+// the events of that attempt, even if an image URL no longer works or the user
+// has reached a quota since.
 func (c *Creator) journal(ctx context.Context, q *Request, prompt conversation.Message, created *agent.Created, run *agent.RunCreated, sealed []secret.Sealed) ([]agent.Event, error) {
 	var err error
 	if run.Prompt, err = q.Prompt.Fetch(ctx, c.Outbound); err != nil {

@@ -16,7 +16,7 @@ const cloud = "cloud" // the only type of environment that is supported
 const maxImageName = 500
 
 // checkEnvironmentType rejects the types that this version does not support.
-// Ignoring the field would silently drop a part of the request.
+// Ignoring an unsupported type would silently drop a part of the request.
 func checkEnvironmentType(e *Environment) error {
 	const field = "env.type"
 	switch {
@@ -93,8 +93,8 @@ func (c *Creator) findEnvironment(ctx context.Context, q *Request) (*environment
 }
 
 // assignEnvironment assigns the environment to the agent. If the environment
-// lists repositories, the agent may use no others, because the secrets of the
-// environment are meant for these.
+// lists repositories, the agent may use only those, because the environment's
+// secrets are meant for them.
 func assignEnvironment(e environment.Saved, created *agent.Created) error {
 	for i, r := range created.Repos {
 		if len(e.Repos) > 0 && !e.For(r.URL) {

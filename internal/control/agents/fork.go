@@ -22,18 +22,18 @@ import (
 type Forks interface {
 	// Fork saves the disk of the agent's machine, if head is the agent's last
 	// event. If alive is true and the runtime supports it, it also saves the
-	// memory; bootID then identifies the boot that continues. Both are kept
-	// until release is called and every new agent that starts from them has
-	// started.
+	// memory; bootID then identifies the boot that continues. Disk and memory
+	// are kept until release is called and every new agent that starts from
+	// them has started.
 	Fork(ctx context.Context, agentID string, head int64, alive bool) (layerID, bootID string, release func(), err error)
 }
 
 // A ForkRequest describes agents that continue from another agent's state.
 type ForkRequest struct {
 	By      account.APIKey    // who asks for the forks and will own them
-	Agent   agent.Agent       // that the forks continue
+	Agent   agent.Agent       // the agent that the forks continue
 	Forks   []ForkPrompt      // at least one
-	Turn    int               // the model's reply to continue after, counted from 1; 0 is the last
+	Turn    int               // number of the model's reply after which the forks continue, from 1; 0 means the last reply
 	Model   *model.Ref        // default the agent's model
 	EnvVars map[string]string // of the forks; the agent's own are not copied
 	Trace   string            // the request's traceparent
@@ -50,9 +50,9 @@ type ForkPrompt struct {
 
 // ForkResult is the result of [Creator.Fork].
 type ForkResult struct {
-	Turn  int  // that the forks continue after
-	Disk  bool // the forks start from a copy of the machine's disk
-	Live  bool // the machine's processes are copied too
+	Turn  int  // number of the reply after which the forks continue
+	Disk  bool // whether the forks start from a copy of the machine's disk
+	Live  bool // whether the machine's processes are copied too
 	Forks []Result
 }
 
@@ -65,8 +65,9 @@ type forkStart struct {
 }
 
 // Fork journals agents that continue from another agent's state, each with its
-// first run, and wakes the scheduler. If one cannot be created, none is. The caller
-// has authorized the use of the agent and of its repositories.
+// first run, and wakes the scheduler. If one fork cannot be created, none is
+// created. The caller has authorized the use of the agent and of its
+// repositories.
 func (c *Creator) Fork(ctx context.Context, q ForkRequest) (ForkResult, error) {
 	var model *string
 	if q.Model != nil {
@@ -105,9 +106,10 @@ func (c *Creator) Fork(ctx context.Context, q ForkRequest) (ForkResult, error) {
 	return out, nil
 }
 
-// earlierFork returns what an earlier attempt of the same request has journaled
-// of its first fork, so that the forks of this attempt reuse its fork point and
-// disk. If there was no earlier attempt, it checks the quotas and returns nil.
+// earlierFork returns the journaled events of the first fork that an earlier
+// attempt of the same request created, so that this attempt uses the same fork
+// point and disk. If there was no earlier attempt, it checks the quotas and
+// returns nil.
 func (c *Creator) earlierFork(ctx context.Context, q *ForkRequest) (*agent.Forked, error) {
 	first, err := c.Journal.Read(ctx, q.Forks[0].ID, 0, 2)
 	if err != nil {
@@ -147,9 +149,9 @@ func (c *Creator) forkPoint(ctx context.Context, q *ForkRequest, earlier *agent.
 	return p, nil
 }
 
-// changeOwner makes the caller the owner of the forks: they get the caller's
-// secrets, and not those of the agent's owner. A saved environment of the agent's
-// owner is dropped, and notice tells the forks so.
+// changeOwner makes the caller the owner of the forks: the forks get the
+// caller's secrets instead of those of the agent's owner. They lose a saved
+// environment of the agent's owner; notice tells them so.
 func (c *Creator) changeOwner(ctx context.Context, by account.APIKey, created *agent.Created) (notice []agent.Event, err error) {
 	if created.UserID == by.UserID {
 		return nil, nil
@@ -171,9 +173,9 @@ func (c *Creator) changeOwner(ctx context.Context, by account.APIKey, created *a
 	return []agent.Event{{Body: &agent.Notice{Code: agent.CodeEnvironmentGone, Text: words}}}, nil
 }
 
-// saveDisk saves the disk of the agent's machine for the forks, if they continue
-// from the present and there is one. The caller calls release once the forks are
-// journaled.
+// saveDisk saves the disk of the agent's machine for the forks, if the forks
+// continue from the latest reply and there is a machine. The caller calls
+// release once the forks are journaled.
 func (c *Creator) saveDisk(ctx context.Context, q *ForkRequest, earlier *agent.Forked, start *forkStart) (release func(), err error) {
 	none := func() {}
 	if earlier != nil {
@@ -196,8 +198,8 @@ func (c *Creator) saveDisk(ctx context.Context, q *ForkRequest, earlier *agent.F
 }
 
 // mayForkAlive reports whether forks may get the memory of the agent's machine.
-// The processes hold environment variables, so other people may not, and nobody
-// may if the agent has envVars or MCP servers of its own.
+// The memory contains environment variables, so only the agent's owner may, and
+// nobody may if the agent has envVars or MCP servers of its own.
 func (c *Creator) mayForkAlive(ctx context.Context, by account.APIKey, a agent.Agent) (bool, error) {
 	if a.UserID != by.UserID {
 		return false, nil
@@ -206,7 +208,8 @@ func (c *Creator) mayForkAlive(ctx context.Context, by account.APIKey, a agent.A
 	return len(own) == 0, err
 }
 
-// addForks journals the forks. If one fails, it deletes those that it has added.
+// addForks journals the forks. If one fails, addForks deletes the forks that it
+// has added.
 func (c *Creator) addForks(ctx context.Context, q *ForkRequest, start forkStart) (out []Result, err error) {
 	var added []string
 	from := &imageCache{Outbound: c.Outbound, found: map[string]Image{}}
@@ -283,9 +286,10 @@ func (c *Creator) forkBranch(ctx context.Context, id, prompt string) (string, er
 	return agent.NewBranch(prompt), nil
 }
 
-// sealFork encrypts the secrets of a fork. mcp is true if the fork has MCP servers
-// of the agent. A fork by the agent's owner inherits them; forks by others do not,
-// because the servers are authorized with the owner's credentials.
+// sealFork encrypts the secrets of a fork. mcp is true if the fork has MCP
+// servers of the agent. A fork by the agent's owner inherits the agent's
+// secrets. Forks by others do not, because the servers are authorized with the
+// owner's credentials.
 func (c *Creator) sealFork(ctx context.Context, q *ForkRequest, of *agent.State, f ForkPrompt) (sealed []secret.Sealed, mcp bool, err error) {
 	if sealed, err = c.sealEnvVars(ctx, f.ID, q.EnvVars); err != nil {
 		return nil, false, err

@@ -13,8 +13,7 @@ import (
 // another person's key.
 const Reserved = 8
 
-// IsReserved reports whether a valid agent id is one that only the server
-// assigns.
+// IsReserved reports whether only the server assigns the given valid agent id.
 func IsReserved(id string) bool {
 	u, err := uuid.Parse(strings.TrimPrefix(id, "bc-"))
 	return err == nil && u.Version() == Reserved

@@ -17,13 +17,14 @@ type Models struct {
 	Rules   store.Rules
 	All     []model.Info
 	Default string           // id of the model for requests that name none
-	Limit   allowance.Amount // for each run; 0 means no limit of that kind
+	Limit   allowance.Amount // per run; 0 means no limit of that kind
 }
 
 // Choose returns the reference to store for a requested model. If the request
-// names none, or names "default", it is the team's default. If the team has
-// none it is "", which means the server's default at the time a run starts;
-// parameters pin the server's current default.
+// names no model, or names "default", it returns the team's default. If the
+// team has no default, it returns "", which means the server's default at the
+// start of each run. If the request then has parameters, it returns the
+// server's current default with them.
 func (m Models) Choose(ctx context.Context, ref *model.Ref) (string, error) {
 	if ref != nil && ref.ID != agent.DefaultModel {
 		return m.Find(*ref)
@@ -53,8 +54,8 @@ func (m Models) TeamDefault(ctx context.Context) (string, error) {
 	return name, nil
 }
 
-// Find returns the reference to store for a model that is named by its id and
-// settings, or by an id with settings in brackets as [model.Ref] writes them.
+// Find returns the reference to store for a model id with settings. The id may
+// also include settings in brackets, as [model.Ref] writes them.
 func (m Models) Find(named model.Ref) (string, error) {
 	ref := model.ParseRef(named.ID)
 	ref.Settings = append(ref.Settings, named.Settings...)
@@ -80,9 +81,9 @@ func (m Models) Find(named model.Ref) (string, error) {
 		Hint("use one of: %s", strings.Join(known, ", ")).At(field)
 }
 
-// CheckLimit rejects limits of the agent's runs that are above the team's, and a
-// cost limit for a model without a known price. asked is nil if the request sets no
-// limits: the agent's own apply.
+// CheckLimit rejects limits of the agent's runs that are above the team's, and
+// a cost limit for a model without a known price. asked is nil if the request
+// sets no limits; then the agent's own limits apply.
 func (m Models) CheckLimit(ctx context.Context, asked *allowance.Amount, a agent.Agent) error {
 	if asked != nil {
 		a.Limit = *asked

@@ -60,8 +60,8 @@ func (p Prompt) Check() error {
 	return nil
 }
 
-// Message validates the prompt and returns it in the journal's form. Images by
-// URL are empty.
+// Message validates the prompt and returns it in the journal's form. It does
+// not fetch images by URL, but leaves them empty.
 func (p Prompt) Message() (conversation.Message, error) {
 	if err := p.Check(); err != nil {
 		return conversation.Message{}, err
@@ -77,8 +77,7 @@ func (p Prompt) message() conversation.Message {
 	return m
 }
 
-// Fetch returns the prompt in the journal's form, with the images by URL, which it
-// fetches.
+// Fetch returns the prompt in the journal's form. It fetches the images by URL.
 func (p Prompt) Fetch(ctx context.Context, from Outbound) (conversation.Message, error) {
 	m := p.message()
 	for i, im := range p.Images {

@@ -18,16 +18,16 @@ type Quotas struct {
 	Disk DiskQuota `needed:"no"`
 }
 
-// A DiskQuota limits what each user may use of the disk. Its methods are safe
-// for concurrent use.
+// A DiskQuota limits each user's disk usage. Its methods are safe for
+// concurrent use.
 type DiskQuota interface {
 	// MayUseMore returns a fault if the user is over the quota.
 	MayUseMore(ctx context.Context, userID int64) error
 }
 
-// MayAdd returns an error if the user would exceed a quota with that many more
-// agents, running runs and snapshots. The disk quota applies to agents and
-// snapshots, and not to further runs: they may be what frees space.
+// MayAdd returns an error if the given numbers of additional agents, running
+// runs and snapshots would exceed the user's quotas. The disk quota applies to
+// agents and snapshots, but not to further runs, because a run may free space.
 func (q Quotas) MayAdd(ctx context.Context, agents store.Agents, userID int64, more Quotas) error {
 	if q == (Quotas{}) {
 		return nil

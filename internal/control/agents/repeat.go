@@ -30,8 +30,8 @@ func (c *Creator) findRepeated(ctx context.Context, q *Request, prompt conversat
 	return first, SamePrompt(first[1], prompt)
 }
 
-// SamePrompt rejects a key that was used for a different request: e is the event of
-// the run that the first request created.
+// SamePrompt rejects a key that was used for a different request. e is the
+// event that created the run of the first request.
 func SamePrompt(e agent.Event, prompt conversation.Message) error {
 	_, now, err := agent.Encode(&agent.RunCreated{Prompt: prompt})
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 // the JSON of the API.
 type Request struct {
 	By    account.APIKey // who asks for the agent and will own it
-	ID    string         // of the agent
-	RunID string         // of its first run
+	ID    string         // the agent's id
+	RunID string         // the id of its first run
 	// Repeatable means that ID and RunID derive from a key of the caller: if an
 	// earlier attempt has created the agent, Create returns that agent.
 	Repeatable bool
@@ -31,18 +31,19 @@ type Request struct {
 	EnvVars     map[string]string
 	Webhook     *Webhook
 
-	Repos               []Repository // nil for the environment's, or else the team's default
+	Repos               []Repository // nil for the repositories of the environment, or else the team's default
 	WorkOnCurrentBranch bool
 	BranchName          *string // to create; default derived from the prompt
 	PullRequest         PullRequestOptions
 
-	Limits *allowance.Amount // of each run
+	Limits *allowance.Amount // limits of each run
 	Checks []string          // an empty list differs from nil
 	Goal   *string
 	Review *Review
 }
 
-// A Review is what a new agent reviews: one of the two.
+// A Review is the change that a new agent reviews. One of the two fields is
+// set.
 type Review struct {
 	Patch       *string // a change, as git diff prints it
 	PullRequest *string // URL of the pull request at which the findings are posted
@@ -57,7 +58,7 @@ type Repository struct {
 
 // An Environment says where a new agent's machine comes from.
 type Environment struct {
-	Type   string  // cloud; others are not supported
+	Type   string  // cloud; other types are not supported
 	Name   *string // of a saved environment
 	Preset string  // setup or vmSetupHelper
 	Image  string  // of the preset setup

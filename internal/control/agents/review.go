@@ -9,12 +9,12 @@ import (
 	"aloft/internal/patch"
 )
 
-// checkReview validates the change to review. It returns nil if there is none. The
-// agent begins at the commit on which the change of a pull request is based, so that
-// the change does not alter the rules and the environment of its review.
+// checkReview validates the change to review, and returns nil if the request
+// has none. The agent starts at the base commit of a pull request, so that the
+// pull request cannot change the rules and the environment of its own review.
 func (c *Creator) checkReview(ctx context.Context, q *Request, repos []agent.Repo) (*agent.ReviewTask, error) {
 	if q.Review == nil {
-		return nil, nil // there is none
+		return nil, nil // nothing to review
 	}
 	switch {
 	case q.PullRequest.Auto || q.WorkOnCurrentBranch || q.BranchName != nil || q.Mode != nil || q.Checks != nil || q.Goal != nil || q.Environment != nil && q.Environment.Preset != "":
@@ -43,8 +43,9 @@ func (c *Creator) checkReview(ctx context.Context, q *Request, repos []agent.Rep
 	return &agent.ReviewTask{Patch: diff}, nil
 }
 
-// reviewedRepo sets the repository of a request to review a pull request. It fails
-// unless the caller may run agents on it, before its forge is asked for anything.
+// reviewedRepo sets the repository of a request to review a pull request.
+// Before it contacts the repository's forge, it checks that the caller may run
+// agents on the repository.
 func (c *Creator) reviewedRepo(ctx context.Context, q *Request) error {
 	if q.Review == nil {
 		return nil

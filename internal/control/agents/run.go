@@ -28,8 +28,8 @@ func CheckGoal(goal *string) error {
 	return nil
 }
 
-// CheckCommands validates the checks of a request. It returns nil if the request
-// has none, and leaves them unchanged.
+// CheckCommands validates the checks of a request. It returns nil if the
+// request leaves the checks unchanged.
 func CheckCommands(checks []string) (*[]string, error) {
 	if checks == nil {
 		return nil, nil // unchanged

@@ -20,8 +20,8 @@ var (
 	refChars  = regexp.MustCompile(`^[^\x00-\x20\x7f~^:?*\[\\]+$`)
 )
 
-// ValidRef applies git's rules for ref namesthat prevent a name from being read
-// as an option, a range, or a path outside of the folder.
+// ValidRef applies git's rules for ref names that prevent a name from being
+// read as an option, a range, or a path outside of the folder.
 func ValidRef(ref string) bool {
 	return len(ref) <= 255 && refChars.MatchString(ref) && !strings.HasPrefix(ref, "-") &&
 		!strings.HasPrefix(ref, "/") && !strings.HasSuffix(ref, "/") && !strings.HasSuffix(ref, ".lock") &&

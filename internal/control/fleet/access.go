@@ -17,13 +17,13 @@ import (
 	"aloft/internal/fault"
 )
 
-// Access is one visitor's access to an agent's machine. The visitor must call
+// Access is a visitor's access to an agent's machine. The visitor must call
 // Close.
 type Access struct {
 	Conn   *pod.Conn // shared by all users of the machine; visitors must not close it
 	BootID string
 	Token  string // for exec-daemon
-	id     string // of the machine
+	id     string // machine id
 	once   sync.Once
 	leave  func()
 }
@@ -34,10 +34,10 @@ func (a *Access) Close() error {
 	return nil
 }
 
-// Access gives access to the machine of an agent. Visitors share one
-// connection, which is that of the loop if the agent is working. Access starts
-// a stopped machine from its disk, and waits while a new machine is being
-// created. If the agent has no machine, it returns a conflict.
+// Access gives access to the machine of an agent. All visitors, and the agent's
+// loop, share one connection. Access starts a stopped machine from its disk,
+// and waits while a new machine is being created. If the agent has no machine,
+// it returns a conflict.
 func (f *Fleet) Access(ctx context.Context, agentID string) (*Access, error) {
 	if err := f.awaitMachine(ctx, agentID); err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func (f *Fleet) awake(ctx context.Context, l *Connection, m machine.Machine, sta
 		return conn, status.BootID, f.woken(ctx, state, status.BootID, false)
 	}
 	busy := f.workOn(state.Agent.ID) != nil
-	if busy { // its loop boots the machine, with its run's credentials
+	if busy { // the loop boots the machine, with the run's credentials
 		return nil, "", fault.Unavailable("the machine of %s is starting", state.Agent.ID).Named("machine_starting").Hint("try again in a moment")
 	}
 	// The loop's next boot notices the new BootID and tells the model.
@@ -156,8 +156,8 @@ func (f *Fleet) awake(ctx context.Context, l *Connection, m machine.Machine, sta
 }
 
 // startFor runs the environment's start command and terminals in a machine that
-// a visitor has woken, even if the visitor leaves. It journals that, so that
-// the agent's next run does not run them again in the same boot.
+// a visitor has woken, even if the visitor leaves. It journals that they have
+// run, so that the agent's next run does not run them again in the same boot.
 func (f *Fleet) startFor(ctx context.Context, conn *pod.Conn, machineID, bootID string, e environment.Environment, state *agent.State) error {
 	ctx = context.WithoutCancel(ctx)
 	failures, err := f.setUp(ctx, setUpRequest{
@@ -176,8 +176,8 @@ func (f *Fleet) startFor(ctx context.Context, conn *pod.Conn, machineID, bootID 
 }
 
 // idleBoot returns the boot request for a machine whose agent is idle. Git in
-// the machine has the last run's credential, which the gateway does not accept
-// any more: a visitor's commits are pushed with the agent's next run.
+// the machine has the last run's credential, which the gateway no longer
+// accepts. So a visitor's commits are pushed with the agent's next run.
 func (f *Fleet) idleBoot(state *agent.State, machineID string) pod.Boot {
 	b := pod.Boot{ExecToken: f.token("exec", machineID), Trace: f.Spans != nil}
 	if len(state.Agent.Repos) > 0 {

@@ -32,7 +32,8 @@ func (f *Fleet) keep(ctx context.Context, state *agent.State, machineID string, 
 }
 
 // KeepArtifacts copies new artifacts of an agent that is working. For an idle
-// agent it does nothing: everything was copied at the end of its run.
+// agent it does nothing, because everything was copied at the end of the last
+// run.
 func (f *Fleet) KeepArtifacts(ctx context.Context, agentID string) error {
 	w := f.workOn(agentID)
 	if w == nil {

@@ -11,9 +11,9 @@ import (
 	"aloft/internal/control/pod"
 )
 
-// Connections holds the connections to machines in use, one per machine, shared by
-// its loop and all visitors. A machine sends its git traffic to the newest
-// connection, so a second connection would take it away from the first. The zero
+// Connections holds the connections to machines in use, one per machine, shared
+// by its loop and all visitors. A machine sends its git traffic to the newest
+// connection, so a second connection would divert it from the first. The zero
 // value is ready to use. Its methods are safe for concurrent use.
 type Connections struct {
 	mu   sync.Mutex
@@ -21,7 +21,8 @@ type Connections struct {
 	left map[string]time.Time // when the last user of a machine left
 }
 
-// LastUse returns when the machine was last used. If it is in use, that is now.
+// LastUse returns when the machine was last used. If the machine is in use, it
+// returns the current time.
 func (cs *Connections) LastUse(id string) time.Time {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -75,9 +76,9 @@ func (cs *Connections) Leaving(id string) <-chan struct{} {
 	return nil
 }
 
-// A Connection is the connection to one machine. It is closed when the last user
-// leaves. It is a [sync.Locker], which is held while the machine is dialed, started or
-// booted: the methods other than Lock need the lock.
+// A Connection is the connection to one machine. It is closed when the last
+// user leaves. It is a [sync.Locker]: its lock is held while the machine is
+// dialed, started or booted, and its other methods require it.
 type Connection struct {
 	users int           // guarded by Connections.mu
 	left  chan struct{} // closed when users is 0
@@ -94,7 +95,7 @@ func (c *Connection) Lock() { c.mu.Lock() }
 // Unlock undoes Lock.
 func (c *Connection) Unlock() { c.mu.Unlock() }
 
-// Close closes the connection, if there is one. Dial makes a new one.
+// Close closes the connection, if it is open. Dial opens a new one.
 func (c *Connection) Close() {
 	if c.conn != nil {
 		_ = c.conn.Close() // the error does not matter
@@ -146,7 +147,7 @@ func (c *Connection) Dial(ctx context.Context, m machine.Machine, git http.Handl
 			_ = c.conn.Close()
 			c.conn = nil
 		default:
-			c.conn.Apply(options...) // there may be new secrets
+			c.conn.Apply(options...) // options may contain new secrets
 			return c.conn, nil
 		}
 	}
@@ -164,8 +165,8 @@ func (c *Connection) Dial(ctx context.Context, m machine.Machine, git http.Handl
 	return conn, nil
 }
 
-// DialRunning is like Dial, but does not start a stopped machine. renew is applied
-// to a connection that exists, and options to a new one.
+// DialRunning is like Dial, but does not start a stopped machine. It applies
+// renew to an existing connection, and options to a new one.
 func (c *Connection) DialRunning(ctx context.Context, m machine.Machine, git http.Handler, renew pod.Option, options ...pod.Option) (*pod.Conn, error) {
 	if c.conn != nil {
 		c.conn.Apply(renew)
@@ -183,7 +184,7 @@ func (c *Connection) DialRunning(ctx context.Context, m machine.Machine, git htt
 // killed before it answers.
 const maxStarts = 4
 
-// UnstartedError says why a stopped machine could not be started.
+// UnstartedError is the error for a stopped machine that could not be started.
 type UnstartedError struct{ Cause error }
 
 // Error returns the text of the cause.

@@ -10,9 +10,10 @@ import (
 )
 
 // StopMachine stops the machine. The disk remains, and a follow-up starts the
-// machine again. If a run uses it, the run ends with the error why. If why is a
-// [machine.DiskLimitError], the run continues instead: its loop restarts the
-// machine and tells the model. StopMachine does not wait for the journal.
+// machine again. If a run uses the machine, the run ends with the error why. If
+// why is a [machine.DiskLimitError], the run continues instead: the loop
+// restarts the machine and tells the model. StopMachine does not wait for the
+// journal.
 func (f *Fleet) StopMachine(ctx context.Context, id string, why error) error {
 	if agentID, ok := AgentOf(id); ok {
 		w := f.workOn(agentID)
@@ -72,5 +73,5 @@ func (w *Work) Shortages(ctx context.Context, state *agent.State) (all []loop.Sh
 	})
 }
 
-// maxProcesses is how many processes an event names.
+// maxProcesses is the maximum number of processes that an event names.
 const maxProcesses = 20

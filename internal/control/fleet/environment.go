@@ -21,8 +21,7 @@ import (
 	"aloft/internal/terminal"
 )
 
-// Environments decides what machines are built from. [build.Builder] implements
-// it.
+// Environments determines the base of machines. [build.Builder] implements it.
 type Environments interface {
 	Plan(ctx context.Context, a agent.Agent, ref string) (build.Plan, error)
 	Prepare(ctx context.Context, p build.Plan, tell func(string)) (build.Base, error)
@@ -93,7 +92,7 @@ type setUpRequest struct {
 	machineID   string
 	agent       agent.Agent
 	environment environment.Environment
-	install     bool // no build has run install
+	install     bool // whether no build has run the install command
 	record      journal.Record
 }
 
@@ -105,8 +104,8 @@ type setUpStep struct {
 }
 
 // setUp sets up a machine that has just booted: it runs install (if no build
-// has done so), start and the terminals. Failures are journaled and returned as
-// failures, and do not stop the rest. The error means that the machine is gone.
+// has done so), start and the terminals. It journals and returns failures, and
+// continues after each. The error means that the machine is gone.
 func (f *Fleet) setUp(ctx context.Context, r setUpRequest) (failures []string, err error) {
 	e := r.environment
 	around, err := f.sandboxPolicy(ctx, r.agent, SandboxStart)
@@ -214,7 +213,7 @@ func setUpCommand(ctx context.Context, conn *pod.Conn, c setUpStep, record journ
 
 var notInName = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
 
-// terminalNames returns a distinct tmux session name for each terminal.
+// terminalNames returns distinct tmux session names for the terminals.
 func terminalNames(terminals []environment.Terminal) []string {
 	const longest = 60
 	names := make([]string, len(terminals))

@@ -1,6 +1,7 @@
-// Package fleet gives agents their machines. It creates, boots, connects to, saves, puts
-// to sleep and removes machines, and opens them to visitors. It keeps no important state
-// in memory: which agent has which machine is in the journal.
+// Package fleet gives agents their machines. It creates, boots, connects to,
+// saves, puts to sleep and removes machines, and opens them to visitors. It
+// keeps no important state in memory: the journal records which machine each
+// agent has.
 package fleet
 
 import (
@@ -31,10 +32,10 @@ type Config struct {
 	Leases  store.Leases
 	Owner   string // this server's name on its leases; unchanged by a restart on the same data
 	Runtime machine.Runtime
-	Limits  machine.Limits // of every machine
-	Image   string         // of every machine
-	Class   string         // for agents that do not choose one
-	Network policy.Network // what machines may reach; the zero value is no network
+	Limits  machine.Limits // limits of every machine
+	Image   string         // image of every machine without another base
+	Class   string         // isolation class for agents that do not choose one
+	Network policy.Network // what machines may reach; the zero value means no network
 	// ConnectionLogs has the log of each agent's network connections, by the
 	// agent's id. If it is nil, only the machine's network gateway has a log.
 	ConnectionLogs ConnectionLogs
@@ -43,29 +44,29 @@ type Config struct {
 	// If it is nil, everyone may use all repositories.
 	MayReach func(ctx context.Context, userID int64, repoURL string) error
 	// Dependencies are URL prefixes of repositories that other repositories may
-	// name as dependencies, to be fetched. If it is nil, a repository may name
-	// those of its own owner.
+	// fetch as dependencies. If it is nil, a repository may fetch only
+	// repositories of its own owner.
 	Dependencies []string
-	// Environments decides what machines are built from. If it is nil, all use
+	// Environments determines the base of machines. If it is nil, all use
 	// Image.
 	Environments Environments
 	SetUp        SetUp
 	// Secret is 32 random bytes from which the tokens of machines are derived,
 	// so that the tokens survive a restart without being stored.
 	Secret []byte
-	Author Author // of the commits that are made for agents
+	Author Author // author of the commits that are made for agents
 	// Secrets returns values, by name, to redact from everything that comes out
 	// of the agent's machine. It may be nil.
 	Secrets func(agentID string) map[string]string
 	// Variables returns the environment variables for the agent's machine, and
-	// when they expire; the zero time means never. Secret ones are also
+	// when they expire; the zero time means never. Secret variables are also
 	// redacted. It may be nil.
 	Variables func(ctx context.Context, a agent.Agent) (secret.Set, time.Time, error)
 	// Identity signs tokens with which a program proves to other services which
 	// agent it belongs to. If it is nil, programs get no tokens.
 	Identity Identity
-	// Room returns a fault if no more machines should be created because the
-	// disk is full. It may be nil.
+	// Room returns a fault if the disk is too full for more machines. It may be
+	// nil.
 	Room func() error
 	// Artifacts stores files that outlive machines; nil stores none.
 	Artifacts Artifacts
@@ -86,16 +87,16 @@ type Config struct {
 	// zero value or a nil function means none.
 	TeamEgress func(context.Context, time.Time) (agent.Egress, error)
 	// Spans makes machines record spans below their runs' spans, and exports
-	// them. If it is nil, as in ghost mode, exec-daemon records none.
+	// them. If it is nil, as in ghost mode, exec-daemon records no spans.
 	Spans *telemetry.Telemetry
 	// Sandbox reports whether machines of a class can enforce the sandbox
-	// policy for single commands. This is known from the host's configuration,
-	// never from what a machine claims. If it is nil, none can.
+	// policy for single commands. The answer depends only on the host's
+	// configuration, never on a machine's claims. If it is nil, no machine can.
 	Sandbox func(class string) bool
 	// SandboxPolicy returns the sandbox policy for SandboxGit or an element of
 	// Sandboxable. A nil policy, or a nil SandboxPolicy, means no sandbox.
 	SandboxPolicy func(ctx context.Context, a agent.Agent, what string) (*sandbox.Policy, error)
-	// Pulls finds the pull requests on which agents are started. It may be nil.
+	// Pulls finds the pull requests that agents start from. It may be nil.
 	Pulls Pulls
 	// Hooks returns the hooks that people have configured for an agent. It may
 	// be nil.
@@ -106,7 +107,7 @@ type Config struct {
 // Hooks are the hooks that people have configured for an agent.
 type Hooks struct {
 	Team, User []byte // hooks.json each; nil if there is none
-	Email      string // of the agent's owner; "" if unknown
+	Email      string // e-mail address of the agent's owner; "" if unknown
 }
 
 // hooksOf returns the hooks configuration of an agent.
@@ -134,7 +135,7 @@ type Gateway interface {
 // Pulls finds pull requests at forges.
 type Pulls interface {
 	// Found returns the pull request with the given URL, for an agent that will
-	// work on it in that repository.
+	// work on it in the given repository.
 	Found(ctx context.Context, repoURL, prURL string) (agent.PullRequest, error)
 }
 
@@ -153,7 +154,7 @@ type Fleet struct {
 	Config
 	machines Connections
 	given    given
-	boots    chan struct{} // one slot for each machine that may boot at once
+	boots    chan struct{} // has a slot for each machine that may boot at the same time
 	began    time.Time
 
 	mu      sync.Mutex
@@ -180,7 +181,7 @@ func (f *Fleet) Maintain(ctx context.Context) {
 	both.Wait()
 }
 
-// State folds the agent's journal.
+// State returns the state folded from the agent's journal.
 func (f *Fleet) State(ctx context.Context, agentID string) (*agent.State, error) {
 	state := agent.Fold(agentID, nil)
 	for {

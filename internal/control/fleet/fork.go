@@ -21,11 +21,11 @@ type Layers interface {
 }
 
 // Fork saves the disk of the agent's machine for new agents. head is the last
-// event that they know of. It returns a conflict if the agent has later events,
-// is working, or has a visitor in its machine. The machine is put to sleep for
-// this and wakes when it is needed. If alive is true and the processes can be
-// saved, they are saved too, and bootID identifies their boot. The layer is
-// kept until release is called and every agent that starts from it has started.
+// event that the new agents know. Fork returns a conflict if the agent has
+// later events, is working, or has a visitor in its machine. Fork puts the
+// machine to sleep; it wakes when needed. If alive is true, Fork also saves the
+// processes if possible, and bootID identifies their boot. The layer is kept
+// until release is called and every agent that starts from it has started.
 func (f *Fleet) Fork(ctx context.Context, agentID string, head int64, alive bool) (layerID, bootID string, release func(), err error) {
 	id := layer.NewID(layer.Fork)
 	f.mu.Lock()
@@ -48,7 +48,7 @@ func (f *Fleet) Fork(ctx context.Context, agentID string, head int64, alive bool
 	return id, bootID, release, nil
 }
 
-// save saves the disk as the layer with that id and, if alive is true, the
+// save saves the disk as the layer with the given id and, if alive is true, the
 // memory.
 func (f *Fleet) save(ctx context.Context, agentID, id string, head int64, alive bool) (bootID string, err error) {
 	a, err := f.Agents.Agent(ctx, agentID)
@@ -139,8 +139,8 @@ func (f *Fleet) forgetForks(ctx context.Context) {
 	}
 }
 
-// base returns the base of a new machine: the original's saved disk for a
-// fork's first machine, otherwise the plan's base.
+// base returns the base of a new machine: for a fork's first machine, the saved
+// disk of the original agent, otherwise the plan's base.
 func (w *Work) base(ctx context.Context, p build.Plan, state *agent.State, record journal.Record) (build.Base, error) {
 	if state.Agent.Layer == "" {
 		return w.prepare(ctx, p, record)
@@ -162,8 +162,8 @@ func (w *Work) base(ctx context.Context, p build.Plan, state *agent.State, recor
 	return w.prepare(ctx, p, record)
 }
 
-// continues returns the agent whose checkout on the disk this agent continues,
-// or "".
+// continues returns the agent from which this agent inherits the checkout on
+// its disk, or "".
 func continues(state *agent.State) string {
 	if state.Agent.Layer == "" {
 		return ""

@@ -14,8 +14,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// How often a machine may request tokens. A program that caches a token until
-// it expires requests one every five minutes.
+// Rate limits for token requests of a machine. A program that caches a token
+// until it expires requests one every five minutes.
 const (
 	tokensEvery = 500 * time.Millisecond
 	tokensBurst = 20

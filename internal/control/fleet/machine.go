@@ -99,8 +99,8 @@ func (w *Work) open(ctx context.Context, state *agent.State) (machine.Machine, e
 	return m, nil
 }
 
-// unstartable handles a machine that does not start. One that was never ready
-// contains nothing and is destroyed, so that a new one is created.
+// unstartable handles a machine that does not start. A machine that was never
+// ready contains nothing, so it is destroyed and a new one is created.
 func (w *Work) unstartable(ctx context.Context, m machine.Machine, state *agent.State, cause error) error {
 	if state.Used {
 		return machineFault(cause)
@@ -111,8 +111,9 @@ func (w *Work) unstartable(ctx context.Context, m machine.Machine, state *agent.
 	return fmt.Errorf("%w: %w", remote.ErrLost, cause)
 }
 
-// outdated stops a machine whose programs are of another version of the server, such as
-// before an upgrade. Its disk stays, and the next start has this server's programs.
+// outdated stops a machine whose programs belong to another version of the
+// server, for example before an upgrade. Its disk stays, and at the next start
+// it gets this server's programs.
 func (w *Work) outdated(ctx context.Context, id string, cause error) error {
 	m, err := w.fleet.Runtime.Open(ctx, id)
 	if err != nil {
@@ -151,7 +152,7 @@ func whatIsLost(state *agent.State) string {
 	const gone = " Processes, background commands, shell variables and the working directory are gone: " +
 		"check the state of the tree before you continue."
 	switch {
-	case !state.Settled: // its first machine
+	case !state.Settled: // the agent's first machine
 		return ""
 	case !state.Used:
 		return "The machine was lost with its disk, and a new one was created: the tree is as last pushed." + gone

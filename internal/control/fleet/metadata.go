@@ -9,7 +9,7 @@ import (
 	"aloft/internal/control/model"
 )
 
-// metadata returns what an agent's processes can read about the agent on the
+// metadata returns the data about an agent that its processes can read on the
 // metadata socket, by path. Unknown values are left out.
 func metadata(s *agent.State, branches []string) map[string]string {
 	values := map[string]string{

@@ -19,8 +19,8 @@ import (
 	"aloft/internal/policy"
 )
 
-// policyTimeout is the timeout for updating a network gateway, which is a
-// process on this host.
+// policyTimeout is the timeout for updating a network gateway, which runs on
+// this host.
 const policyTimeout = 5 * time.Second
 
 // NetworkFor returns the network policy of a machine: the server's policy,
@@ -62,11 +62,11 @@ func (f *Fleet) egressOf(ctx context.Context, a agent.Agent, e environment.Envir
 	return out, err
 }
 
-// renewPolicy sends the machine's network gateway the current policy, since the
-// gateway may have been started by a server with a different one. It is not an
-// error if the gateway is gone: the machine then has no network, and a new
-// gateway starts with the current policy. A gateway that keeps an old policy is
-// an error.
+// renewPolicy sends the machine's network gateway the current policy, because
+// an earlier server may have started the gateway with a different policy. It is
+// not an error if the gateway is gone: the machine then has no network, and a
+// new gateway starts with the current policy. A gateway that keeps an old
+// policy is an error.
 func (f *Fleet) renewPolicy(ctx context.Context, m machine.Machine, e agent.Egress) error {
 	n, ok := m.(machine.Networked)
 	if !ok {
@@ -77,19 +77,19 @@ func (f *Fleet) renewPolicy(ctx context.Context, m machine.Machine, e agent.Egre
 		return err
 	}
 	if today.Mode == "" {
-		today.Mode = policy.None // for machines that a server with a network has created
+		today.Mode = policy.None // for machines that were created when the server had a network
 	}
 	ctx, cancel := context.WithTimeout(ctx, policyTimeout)
 	defer cancel()
 	err = n.SetPolicy(ctx, today)
 	if errors.Is(err, machine.ErrNoNetwork) || errors.Is(err, machine.ErrNotFound) {
-		return nil // it has no network, or is gone
+		return nil // the machine has no network, or is gone
 	}
 	if err == nil {
 		err = egress.NewClient(n.DialGateway).SetPolicy(ctx, today)
 	}
 	if errors.Is(err, machine.ErrNoNetwork) {
-		return nil // it is not running, or its gateway is restarting with the current policy
+		return nil // the machine is not running, or its gateway is restarting with the current policy
 	}
 	if err != nil {
 		return fmt.Errorf("network policy of machine %s: %w", m.ID(), err)
@@ -226,7 +226,7 @@ func (f *Fleet) forgetLost(ctx context.Context) {
 // Connections returns the open outbound connections of the agent's machine, and
 // at most limit closed ones with numbers greater than after. Connections of the
 // agent's earlier machines are included. If the agent never had a machine with
-// a network, there are none.
+// a network, it returns none.
 func (f *Fleet) Connections(ctx context.Context, agentID string, after uint64, limit int) (policy.Connections, error) {
 	m, err := f.machineOf(ctx, agentID)
 	if n, ok := m.(machine.Networked); ok && err == nil {

@@ -27,8 +27,8 @@ import (
 
 // readyMachine is a ready machine, as used by one loop.
 type readyMachine struct {
-	// enforced says that the sandbox can enforce its policy in machines of this
-	// class.
+	// enforced reports whether the sandbox can enforce its policy in machines
+	// of this class.
 	enforced    bool
 	conn        *pod.Conn
 	calls       *execclient.Calls
@@ -37,27 +37,27 @@ type readyMachine struct {
 	rules       *execclient.Rules
 	mcp         *execclient.MCP
 	mcpSandbox  func(context.Context, agent.Agent) (*sandbox.Policy, error) // sandbox policy for MCP servers
-	people      func(context.Context, agent.Agent) (Hooks, error)           // the hooks that people have configured
+	people      func(context.Context, agent.Agent) (Hooks, error)           // returns the hooks that people have configured
 	hookSandbox func(context.Context, agent.Agent) (*sandbox.Policy, error) // sandbox policy for hooks
 	gitSandbox  func(context.Context) (*sandbox.Policy, error)              // sandbox policy for git hooks
 	boot        string
-	checksHooks bool                        // it refuses unhooked calls if it has hooks
-	lacking     []string                    // tools that cannot work in it
-	known       []string                    // calls that it knew when the connection was made
+	checksHooks bool                        // the machine refuses unhooked calls if it has hooks
+	lacking     []string                    // tools that cannot work in the machine
+	known       []string                    // calls that the machine knew at the time of connecting
 	token       string                      // for exec-daemon
-	folders     []string                    // of the repositories
+	folders     []string                    // the repositories' folders
 	repos       []string                    // URLs, if there are several repositories
-	refused     []string                    // messages about repositories that git may not fetch although they were named
+	refused     []string                    // messages about dependencies that git may not fetch
 	reads       []string                    // URLs of other repositories that git may fetch
 	keep        func(context.Context) error // copies artifacts
 	revoke      func()
 	letGo       func() // releases the connection
-	traced      bool   // the machine sends spans over the connection
+	traced      bool   // whether the machine sends spans over the connection
 	stale       func() // stops the renewal of credentials
 }
 
-// keepFresh runs do, which renews expiring credentials, until the machine is
-// closed.
+// keepFresh runs do until the machine is closed. do renews expiring
+// credentials.
 func (h *readyMachine) keepFresh(ctx context.Context, do func(context.Context)) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -218,8 +218,8 @@ func (h *readyMachine) Subagents(ctx context.Context) ([]subagent.File, error) {
 	return all, nil
 }
 
-// definitions returns the files in a folder that define subagents, up to a
-// number. It returns none if it cannot read the folder.
+// definitions returns the files in a folder that define subagents, at most the
+// given number. It returns none if it cannot read the folder.
 func definitions(ctx context.Context, files *execclient.Files, folder string, most int) ([]subagent.File, error) {
 	entries, err := files.List(ctx, folder)
 	if err != nil {
@@ -283,8 +283,8 @@ func (h *readyMachine) name(n int) string {
 func (h *readyMachine) Keep(ctx context.Context) error { return lostError(h.keep(ctx)) }
 
 // lostError converts an error that means the machine is gone to
-// [remote.ErrLost]. If the machine flooded its connection, it is not
-// dialed again, and the run ends.
+// [remote.ErrLost]. If the machine flooded its connection, lostError does not
+// convert the error, so that the machine is not dialed again and the run ends.
 func lostError(err error) error {
 	if errors.Is(err, pod.ErrExceeded) {
 		return fault.Exhausted("the machine flooded its connection to the server, which was ended").Named("machine_flood").
@@ -296,8 +296,8 @@ func lostError(err error) error {
 	return err
 }
 
-// gitFault converts an error of git in the machine to a message for users. of
-// is the repository's URL if there are several.
+// gitFault converts an error of git in the machine to a message for users. The
+// argument of is the repository's URL if the agent has several.
 func gitFault(err error, of string) error {
 	g, ok := errors.AsType[*pod.GitError](err)
 	if !ok {

@@ -79,10 +79,10 @@ func (f *Fleet) sweepAlways(ctx context.Context) {
 	}
 }
 
-// Sweep destroys the machines of deleted and archived agents: both those that a
-// crashed server has left, and those that a run created while its agent was
-// being removed. If renew is true, the other machines get the current network
-// policy.
+// Sweep destroys the machines of deleted and archived agents: machines left by
+// a crashed server, and machines that a run created while its agent was being
+// removed. If renew is true, Sweep sends the current network policy to the
+// other machines.
 func (f *Fleet) Sweep(ctx context.Context, renew bool) {
 	f.forgetForks(ctx)
 	f.forgetLost(ctx)
@@ -100,7 +100,7 @@ func (f *Fleet) Sweep(ctx context.Context, renew bool) {
 		}
 		working := f.workOn(owner) != nil
 		if working {
-			continue // the end of its run, or a later sweep, handles it
+			continue // the end of the run, or a later sweep, handles the machine
 		}
 		switch deleted, err := f.isGone(ctx, owner); {
 		case err != nil:

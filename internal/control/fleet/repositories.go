@@ -16,8 +16,8 @@ import (
 	"aloft/internal/redact"
 )
 
-// findPulls journals the pull requests on which the agent was started, and so
-// the branches from which it starts.
+// findPulls journals the pull requests from which the agent starts, and thereby
+// their branches.
 func (w *Work) findPulls(ctx context.Context, state *agent.State, record journal.Record) error {
 	for _, repo := range state.Agent.Repos {
 		if repo.PullRequest == "" || slices.ContainsFunc(state.Agent.PullRequests, func(p agent.PullRequest) bool { return p.RepoURL == repo.URL }) {
@@ -60,8 +60,8 @@ func (w *Work) branches(ctx context.Context, state *agent.State, record journal.
 }
 
 // branchOf returns the branch to work on in the n-th repository. For a new
-// agent it first checks, before anything costs money, that the repository can
-// be cloned and the branch pushed.
+// agent it first checks that the repository can be cloned and the branch
+// pushed, before anything costs money.
 func (w *Work) branchOf(ctx context.Context, state *agent.State, n int, record journal.Record) (string, error) {
 	was := state.Checkout(n)
 	if was.BaseCommit != "" {
@@ -96,9 +96,10 @@ func (w *Work) branchOf(ctx context.Context, state *agent.State, n int, record j
 	return branch, nil
 }
 
-// check resolves where the work on the n-th repository starts. If that is the
-// team's base branch and the repository lacks it, the work starts at the
-// default branch; check records this in the journal and tells the model.
+// check resolves the ref at which the work on the n-th repository starts. If
+// that ref is the team's base branch and the repository lacks it, the work
+// starts at the default branch; check records this in the journal and tells the
+// model.
 func (w *Work) check(ctx context.Context, state *agent.State, n int, record journal.Record) (gateway.RefInfo, error) {
 	repo := state.Agent.Repos[n]
 	info, err := w.fleet.Gateway.Check(ctx, repo.URL, repo.StartingRef)
@@ -188,9 +189,9 @@ func (w *Work) grant(h *readyMachine, state *agent.State, branches []string) gat
 // maxDiff is the maximum size of a diff, in bytes.
 const maxDiff = 4 << 20
 
-// Diff returns the agent's changes: from its machine or, if that is not
-// running, from its pushed branches. If there are several repositories, each
-// diff is preceded by a line with the repository's URL.
+// Diff returns the agent's changes: from its running machine, or else from its
+// pushed branches. If there are several repositories, each diff is preceded by
+// a line with the repository's URL.
 func (f *Fleet) Diff(ctx context.Context, agentID string) (diff string, truncated bool, err error) {
 	state, err := f.State(ctx, agentID)
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 	"aloft/internal/fault"
 )
 
-// warnBefore is the time between the warning to a machine's users and its
-// removal. If machines are kept for less than twice that, the warning comes
-// later.
+// warnBefore is the time between the warning to a machine's users and the
+// removal of the machine. If machines are kept for less than twice that time,
+// the warning comes later.
 const warnBefore = 24 * time.Hour
 
-// Rest checks all unused machines once. It puts those to sleep that have been
-// idle for Config.Idle, and removes those that have been unused for
-// Config.Retention, after a warning. A run, a visitor in the machine, and a
+// Rest checks all unused machines once. It puts machines to sleep that have
+// been idle for Config.Idle. After a warning, it removes machines that have
+// been unused for Config.Retention. A run, a visitor in the machine, and a
 // connection to one of its ports count as use.
 func (f *Fleet) Rest(ctx context.Context) {
 	ids, err := f.Runtime.List(ctx)
@@ -67,7 +67,7 @@ func (f *Fleet) restOne(ctx context.Context, agentID, id string) error {
 		return err
 	}
 	used := a.UpdatedAt
-	for _, at := range []time.Time{f.machines.LastUse(id), f.began} { // a server does not know of use before its own start
+	for _, at := range []time.Time{f.machines.LastUse(id), f.began} { // this server does not know about use before its own start
 		if at.After(used) {
 			used = at
 		}
@@ -115,7 +115,7 @@ func (f *Fleet) alone(ctx context.Context, a agent.Agent, id string, do func(*ag
 		renewing.Wait()
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		if f.works[a.ID] == nil { // otherwise the worker owns the lease by now
+		if f.works[a.ID] == nil { // otherwise the worker now owns the lease
 			_ = f.Leases.Release(context.WithoutCancel(ctx), lease, f.Owner) // on failure the lease expires
 		}
 	}()
@@ -151,8 +151,8 @@ func (f *Fleet) deserted(ctx context.Context, agentID, machineID string) {
 	}
 }
 
-// renewLease renews a lease until ctx ends, since saving a large memory takes a
-// while.
+// renewLease renews a lease until ctx ends, because saving a large memory takes
+// long.
 func (f *Fleet) renewLease(ctx context.Context, lease string) {
 	tick := time.NewTicker(store.LeaseRenew)
 	defer tick.Stop()
@@ -189,8 +189,8 @@ func (f *Fleet) journal(ctx context.Context, state *agent.State, body agent.Body
 	return err
 }
 
-// expire warns that an unused machine will be removed, and removes it after its
-// retention period kept.
+// expire warns that an unused machine will be removed. After the retention
+// period, kept, it removes the machine.
 func (f *Fleet) expire(ctx context.Context, state *agent.State, kept, unused time.Duration) error {
 	switch {
 	case state.Expires.IsZero():

@@ -13,7 +13,7 @@ import (
 const patchPart = 48 << 10
 
 // applyChange applies and stages a change in the working tree of a new machine.
-// It can be repeated. failure says why the change does not apply, or is "".
+// It is idempotent. failure says why the change does not apply, or is "".
 func applyChange(ctx context.Context, conn *pod.Conn, patch string) (failure string, err error) {
 	const file = `"$HOME"/.aloft-review.patch`
 	out := &pod.Tail{Limit: maxSetUpOutput}

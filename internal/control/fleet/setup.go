@@ -32,8 +32,8 @@ func bare(p build.Plan, image string) build.Plan {
 	return p
 }
 
-// historyKept makes shells in a set-up machine write their history immediately,
-// since the proposed environment is derived from it.
+// historyKept makes the shells in a machine that a person sets up write their
+// history immediately, because the proposed environment is derived from it.
 func historyKept(state *agent.State) map[string]string {
 	if state.Agent.Env.Preset != agent.SetUp {
 		return nil
@@ -47,7 +47,7 @@ const (
 )
 
 // SetUpHistory returns the lines that were typed in the machine's shells, or
-// the last ones if there are many. They come from the machine, so they are
+// the last ones if there are many. The lines come from the machine, so they are
 // untrusted.
 func (f *Fleet) SetUpHistory(ctx context.Context, agentID string) ([]string, error) {
 	a, err := f.Access(ctx, agentID)
@@ -70,7 +70,7 @@ func (f *Fleet) Snapshot(ctx context.Context, agentID, id string) error {
 		return err
 	}
 	if state.Run.Status.Ended() {
-		f.deserted(ctx, agentID, "") // waits for its worker; visitors are disconnected
+		f.deserted(ctx, agentID, "") // wait for the worker; visitors are disconnected below
 	}
 	busy := f.workOn(agentID) != nil
 	switch {
@@ -92,7 +92,7 @@ func (f *Fleet) Snapshot(ctx context.Context, agentID, id string) error {
 	}
 	l := f.machines.Use(m.ID())
 	defer f.machines.Leave(m.ID(), l)
-	l.Lock() // anyone who wants to boot it waits
+	l.Lock() // block others from booting it
 	defer l.Unlock()
 	l.Close()
 	if sleeper, ok := m.(machine.Measured); ok {

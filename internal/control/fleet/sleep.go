@@ -17,18 +17,18 @@ import (
 // is saved.
 const letGoLimit = 15 * time.Second
 
-// Reasons why a machine sleeps without its processes:
+// Reasons why a machine sleeps without saved processes:
 // [agent.MachineHibernated.Code].
 const (
 	codeDiskOnly = "disk_only" // required by the configuration
-	codeNoMemory = "no_memory" // its runtime cannot save memory
+	codeNoMemory = "no_memory" // the runtime cannot save memory
 	codeNoRoom   = "no_room"   // the disk is full
 	codeFailed   = "failed"
 )
 
-// hibernate puts the machine to sleep, and journals how. If the server dies
-// between the two, the next check finds a stopped machine and journals that; a
-// user who needs the machine before that wakes it in the same way.
+// hibernate puts the machine to sleep, and journals how. If the server dies in
+// between, the next check finds a stopped machine and journals that it sleeps;
+// a user who needs the machine before that wakes it in the same way.
 func (f *Fleet) hibernate(ctx context.Context, state *agent.State) error {
 	m, err := f.Runtime.Open(ctx, state.MachineID)
 	if err != nil {
@@ -117,7 +117,7 @@ func (f *Fleet) checkpoint(ctx context.Context, m machine.Checkpointer) error {
 
 // woken journals that a machine is awake, if it was asleep or if the
 // environment's start command was run for a visitor. The agent is told once, in
-// its next run, however often visitors have woken the machine meanwhile.
+// its next run, even if visitors have woken the machine several times.
 func (f *Fleet) woken(ctx context.Context, state *agent.State, bootID string, started bool) error {
 	if !state.Hibernated && !started {
 		return nil
@@ -128,8 +128,8 @@ func (f *Fleet) woken(ctx context.Context, state *agent.State, bootID string, st
 	return err
 }
 
-// wakingOf returns the events to journal for a machine that is up in the boot
-// that the agent knows, and that may have slept.
+// wakingOf returns the events to journal for a running machine that may have
+// slept, in the boot that the agent knows.
 func wakingOf(state *agent.State) (bodies []agent.Body) {
 	slept := state.Slept
 	if state.Hibernated {

@@ -50,7 +50,7 @@ func (u *startup) up(ctx context.Context, m machine.Machine) error {
 	return u.connect(ctx, m)
 }
 
-// create creates the machine, and journals that.
+// create creates the machine, and journals its creation.
 func (u *startup) create(ctx context.Context) (machine.Machine, error) {
 	if u.fleet.Room != nil {
 		if err := u.fleet.Room(); err != nil {
@@ -197,7 +197,8 @@ func (u *startup) give(ctx context.Context, fresh bool) error {
 	return u.record(ctx, &agent.VariablesGiven{Names: names})
 }
 
-// setUp sets up a machine that has booted, and journals that it is ready.
+// setUp sets up a machine that has booted, and journals that the machine is
+// ready.
 func (u *startup) setUp(ctx context.Context) error {
 	h, ready := u.machine, u.ready
 	h.boot = ready.BootID
@@ -232,14 +233,14 @@ func (u *startup) setUp(ctx context.Context) error {
 	if err := u.record(ctx, bodies...); err != nil {
 		return err
 	}
-	if began { // the disk from which it started is not needed any more
+	if began { // the disk from which it started is no longer needed
 		u.fleet.forgetForks(ctx)
 	}
 	return nil
 }
 
-// startEnvironment sets up a machine after a new boot, unless that was already
-// done in this boot, and returns a message for the agent.
+// startEnvironment sets up a machine after a new boot, unless it was already
+// set up in this boot, and returns a message for the agent.
 func (u *startup) startEnvironment(ctx context.Context) (notices []string, err error) {
 	h, e := u.machine, u.plan.Environment
 	if u.state.Alive(u.ready.BootID) {
@@ -248,7 +249,7 @@ func (u *startup) startEnvironment(ctx context.Context) (notices []string, err e
 	if u.state.Fork != nil && u.state.Fork.BootID != "" && !u.state.Settled {
 		notices = []string{agent.ForkedWithout}
 	}
-	now, err := u.fleet.State(ctx, u.agentID) // a visitor may have woken it meanwhile
+	now, err := u.fleet.State(ctx, u.agentID) // a visitor may have woken the machine meanwhile
 	if err != nil {
 		return nil, err
 	}

@@ -14,9 +14,9 @@ import (
 	"aloft/internal/secret"
 )
 
-// given records by agent every secret that its machine has received since the
-// server started. It includes replaced values, since a file or a process of the
-// machine may still contain them.
+// given records, by agent, every secret that the agent's machine has received
+// since the server started. It includes replaced values, because a file or a
+// process in the machine may still contain them.
 type given struct {
 	mu      sync.Mutex
 	byAgent map[string]map[string]string // by name; replaced values by name and number
@@ -65,10 +65,10 @@ func (g *given) forget(agentID string) {
 }
 
 // variables returns the current variables for the agent's machine, and when
-// they expire. From then on the secret ones are redacted from the machine's
+// they expire. From then on the secret values are redacted from the machine's
 // output.
 func (f *Fleet) variables(ctx context.Context, a agent.Agent) (secret.Set, time.Time, error) {
-	if f.Variables == nil || a.Env.Preset == agent.Reviewer { // the change may be anybody's
+	if f.Variables == nil || a.Env.Preset == agent.Reviewer { // a reviewer gets none, because anybody may have written the change
 		return secret.Set{}, time.Time{}, nil
 	}
 	set, until, err := f.Variables(ctx, a)
@@ -80,7 +80,7 @@ func (f *Fleet) variables(ctx context.Context, a agent.Agent) (secret.Set, time.
 }
 
 // inherit adds the secrets of the original agent to those of a fork, because
-// they may be on the fork's disk and in its conversation.
+// these secrets may be on the fork's disk and in its conversation.
 func (f *Fleet) inherit(ctx context.Context, a agent.Agent) error {
 	for from := a.ForkedFrom; from != ""; {
 		of, err := f.Agents.Agent(ctx, from)
@@ -100,8 +100,8 @@ func (f *Fleet) inherit(ctx context.Context, a agent.Agent) error {
 	return nil
 }
 
-// know loads an agent's secrets before the server reads from the machine, since
-// an earlier server may have sent them to it.
+// know loads an agent's secrets before the server reads from the machine,
+// because an earlier server may have sent secrets to the machine.
 func (f *Fleet) know(ctx context.Context, a agent.Agent) error {
 	if _, ok := f.given.secretsOf(a.ID); ok {
 		return nil

@@ -15,7 +15,7 @@ import (
 type Work struct {
 	fleet   *Fleet
 	agentID string
-	ctx     context.Context // of the work
+	ctx     context.Context // context of the work
 	cancel  context.CancelCauseFunc
 	done    chan struct{} // closed when the work has ended
 	current atomic.Pointer[readyMachine]
@@ -23,7 +23,7 @@ type Work struct {
 	once    sync.Once                             // guards closing ready
 	origin  string                                // the commit from which a new agent starts
 	rulesAt string                                // the commit of the default branch at that time
-	full    atomic.Pointer[agent.MachineDiskFull] // why its machine was stopped; nil once the loop knows
+	full    atomic.Pointer[agent.MachineDiskFull] // why the machine was stopped; nil once the loop knows
 
 	hiding sync.Mutex
 	hide   *redact.Redactor  // redacts hidden; nil until needed

@@ -14,13 +14,13 @@ import (
 	"aloft/internal/tool"
 )
 
-// maxPatches is the maximum size of the patches of an agent, in bytes.
+// maxPatches is the maximum total size of an agent's patches, in bytes.
 const maxPatches = 4 << 20
 
 // patches returns the changes that another agent has pushed to the agent's
 // repositories, since the merge base with the agent's branch. It is
-// [loop.Config.Patches]. Agents of other owners are not found, since an agent
-// may see no more than its owner.
+// [loop.Config.Patches]. It does not find agents of other owners, because an
+// agent may see no more than its owner.
 func (s *Scheduler) patches(ctx context.Context, state *agent.State, otherID string) ([]tool.Patch, error) {
 	missing := fault.NotFound("you have no other agent %q", otherID)
 	if !agent.ValidID(otherID) || otherID == state.Agent.ID {

@@ -31,10 +31,10 @@ type Config struct {
 	Owner   string       // this server's name on its leases; unchanged by a restart on the same data
 	Fleet   *fleet.Fleet // the agents' machines
 	Gateway Gateway
-	// Model returns the model with that id, or the default for "".
+	// Model returns the model with the given id, or the default for "".
 	Model func(id string) (model.Model, model.Info, error)
 	// FastModel returns the reference to the model for small tasks; "" is the
-	// agent's model. If it is nil, there is none.
+	// agent's model. If it is nil, there is no such model.
 	FastModel func(context.Context) (string, error)
 	// Review decides which tool calls may run. If it is nil, all calls may run.
 	Review loop.Reviewer
@@ -112,7 +112,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 }
 
-// resume starts a worker for every open run.
+// resume starts a worker for each open run.
 func (s *Scheduler) resume(ctx context.Context) error {
 	runs, err := s.Agents.OpenRuns(ctx)
 	if err != nil {
@@ -129,7 +129,7 @@ func (s *Scheduler) resume(ctx context.Context) error {
 func (s *Scheduler) Wake(agentID string) {
 	select {
 	case s.wake <- agentID:
-	default: // the next tick finds it
+	default: // the next tick finds the agent
 	}
 }
 
@@ -149,7 +149,7 @@ func (s *Scheduler) start(ctx context.Context, agentID string) {
 		s.mu.Lock()
 		delete(s.workers, agentID)
 		missed := w.again
-		w.machine.End() // before another worker of the agent can start
+		w.machine.End() // end the work before another worker of the agent can start
 		s.mu.Unlock()
 		if missed && ctx.Err() == nil {
 			s.Wake(agentID)

@@ -44,12 +44,12 @@ func (w *worker) run() {
 		return
 	}
 	if !ok {
-		return // another server works on it
+		return // another server works on the agent
 	}
 	go w.renew(lease)
 	defer func() {
-		// Release the lease even when the server stops, so that another takes
-		// over at once.
+		// Release the lease even when the server stops, so that another server
+		// takes over at once.
 		if err := w.s.Leases.Release(context.WithoutCancel(w.ctx), lease, w.s.Owner); err != nil {
 			log.Error("cannot release the lease", "error", err)
 		}
@@ -63,7 +63,7 @@ func (w *worker) run() {
 		return
 	}
 	w.s.mu.Lock()
-	w.again = false // the loop sees everything from before this point
+	w.again = false // the loop will read all events from before this point
 	w.s.mu.Unlock()
 	m, info, modelErr := w.s.Model(a.Model)
 	if modelErr != nil {
@@ -112,7 +112,7 @@ func (w *worker) next(runID string) {
 	w.s.mu.Unlock()
 }
 
-// look makes a running worker check for changes. The caller holds s.mu.
+// look makes a running worker read the journal again. The caller holds s.mu.
 func (w *worker) look() {
 	w.again = true
 	go func() {
@@ -168,7 +168,8 @@ func (w *worker) renew(lease string) {
 	}
 }
 
-// refuse replaces a model that is no longer configured. It fails every request.
+// refuse replaces a model that is no longer configured. It rejects every
+// request.
 type refuse struct{ err error }
 
 func (r refuse) Stream(context.Context, model.Request) iter.Seq2[model.Event, error] {
