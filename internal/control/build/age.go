@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// isYoung reports whether less than age has passed since at by the wall clock. A
-// time more than age in the future is not young: otherwise a clock that was
-// once set wrong would keep things alive until that time came.
+// isYoung reports whether less than age has passed since the time at, by the
+// wall clock. It returns false for a time more than age in the future:
+// otherwise a clock that was once wrong would keep things until that time.
 func isYoung(at time.Time, age time.Duration) bool {
 	return time.Since(at).Abs() < age
 }
 
-// grace is how long something must be found too old, measured by this process's
-// own running time, before it is removed. A wall clock that jumps and is
+// grace is how long something must be found too old before it is removed,
+// measured by the process's monotonic clock. So a wall clock that jumps and is
 // corrected within that time causes no loss.
 const grace = 12 * time.Hour
 
-// expired remembers since when things have been too old. It is safe for
+// expired records since when things have been too old. It is safe for
 // concurrent use.
 type expired struct {
 	mu    sync.Mutex
-	since map[string]time.Time // by id; in terms of the process's monotonic clock
+	since map[string]time.Time // by id; uses the process's monotonic clock
 	now   func() time.Time     // nil means time.Now; replaced in tests
 }
 

@@ -16,13 +16,13 @@ import (
 type base struct {
 	image string
 	layer string // a snapshot on top of the image, or "" for none
-	// dockerfile means that the plan's Dockerfile must be built, and image is
+	// dockerfile means that the plan's Dockerfile must be built, so image is
 	// unset.
 	dockerfile bool
 }
 
-// baseOf returns the base of the plan's environment. If a part is unavailable,
-// the notes say so and the next base is used.
+// baseOf returns the base of the plan's environment. If a base is unavailable,
+// the notes say so and baseOf uses the next one.
 func (b *Builder) baseOf(ctx context.Context, p Plan) (of base, notes []string, err error) {
 	e := p.Environment
 	if e.Base() == environment.BaseSnapshot {
@@ -88,7 +88,7 @@ func (b *Builder) haveImage(ctx context.Context, name string) error {
 // default image and a note that says why.
 func (b *Builder) imageOr(ctx context.Context, name string) (image string, notes []string) {
 	if name == b.Image {
-		return name, nil // no image to fall back to
+		return name, nil // no other image to fall back to
 	}
 	err := b.haveImage(ctx, name)
 	if err == nil || ctx.Err() != nil {
@@ -103,11 +103,12 @@ func (b *Builder) isAvailable(ctx context.Context, id string) bool {
 	return err == nil && b.haveImage(ctx, l.Content()) == nil
 }
 
-// usedSnapshot records that a machine is about to start from a snapshot.
+// usedSnapshot records that a machine is about to start from a snapshot, for
+// its last-used time.
 func (b *Builder) usedSnapshot(ctx context.Context, id string) error {
 	n, err := b.Snapshots.Snapshot(ctx, id)
 	if errors.Is(err, store.ErrNotFound) || err == nil && (isYoung(n.CreatedAt, usedStep) || isYoung(n.UsedAt, usedStep)) {
-		return nil // there is no record, as for an operator's snapshot, or it is recent enough
+		return nil // an operator's snapshot has no record; other records may be recent enough
 	}
 	if err != nil {
 		return err
@@ -121,10 +122,11 @@ func (b *Builder) usedSnapshot(ctx context.Context, id string) error {
 // maxSnapshots limits how many snapshots are searched for the newest one.
 const maxSnapshots = 100
 
-// snapshot finds the snapshot that the plan's environment names. It must be of
-// the same repository, and the user's own or published by an admin. A snapshot
-// that the operator exported or imported is open to everybody who knows its
-// name. If there is none, the layer has no ID.
+// snapshot finds the snapshot that the plan's environment names. The snapshot
+// must be of the same repository, and either belong to the user or be published
+// by an admin. A snapshot that the operator exported or imported is open to
+// everybody who knows its name. If there is no such snapshot, the layer has no
+// ID.
 func (b *Builder) snapshot(ctx context.Context, p Plan) (layer.Layer, error) {
 	if b.Layers == nil || b.Snapshots == nil {
 		return layer.Layer{}, nil
@@ -160,7 +162,7 @@ func (b *Builder) snapshot(ctx context.Context, p Plan) (layer.Layer, error) {
 
 // mayStart reports whether a machine of the plan's user may start from a build.
 // A build on a snapshot contains the snapshot's files, so the user must be
-// allowed to use that.
+// allowed to use the snapshot.
 func (b *Builder) mayStart(ctx context.Context, p Plan, r environment.Record) (bool, error) {
 	if r.Base == "" || r.UserID == p.userID {
 		return true, nil

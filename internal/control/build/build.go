@@ -8,9 +8,9 @@
 //
 // A build is a machine in which the default branch is checked out and install
 // has run, frozen into a layer. Its record is stored before the machine is
-// created, and becomes SUCCEEDED only when the layer is complete. After a crash
-// at any moment there is a record that [Builder.Run] closes, and no half-made
-// layer that a machine could start from.
+// created, and becomes SUCCEEDED only when the layer is complete. So after a
+// crash at any time, [Builder.Run] finds and closes the record, and no machine
+// can start from an incomplete layer.
 package build
 
 import (
@@ -33,15 +33,15 @@ import (
 	"aloft/internal/secret"
 )
 
-// Config holds the dependencies and settings of a Builder. Without Layers
-// nothing is built ahead, and install runs in each machine.
+// Config holds the dependencies and settings of a Builder. Without Layers there
+// are no builds, and install runs in each machine.
 type Config struct {
 	Files   Files
 	Gateway Gateway
 	Builds  store.Builds
 	Saved   store.Environments // nil means that there are no saved environments
-	// Journal holds the content of environments when agents were created, or
-	// nil if it is unknown.
+	// Journal returns the content of environments at the time when agents were
+	// created, or nil if it is unknown.
 	Journal interface {
 		Read(ctx context.Context, agentID string, after int64, limit int) ([]agent.Event, error)
 	}
@@ -50,7 +50,7 @@ type Config struct {
 	// Snapshots holds the records of saved disks; nil means that there are none.
 	Snapshots store.Snapshots
 	Leases    store.Leases
-	Owner     string // this server, as the owner of leases
+	Owner     string // this server's name on its leases
 	Runtime   machine.Runtime
 	Layers    Layers
 	Dir       string // for build logs
@@ -58,7 +58,7 @@ type Config struct {
 	// HaveImage makes an image available, or returns why it cannot; nil leaves
 	// that to the runtime.
 	HaveImage func(ctx context.Context, name string) error
-	// Room returns a fault if the disk is too full to build; nil disables the
+	// Room returns a fault when the disk is too full to build; nil disables the
 	// check.
 	Room    func() error
 	Class   string
@@ -76,18 +76,18 @@ type Config struct {
 	// are redacted from logs too; nil means none.
 	Variables    func(ctx context.Context, environmentID string, repoURLs []string) (secret.Set, error)
 	InstallLimit time.Duration // timeout of install; 1 h if 0
-	// StaleAfter is the age from which on each use of a build checks whether a
-	// rebuild is due; 0 checks on every use.
+	// StaleAfter is the minimum age at which each use of a build checks whether
+	// a rebuild is due; 0 checks on every use.
 	StaleAfter time.Duration
-	// WatchEvery is how often the default branches of environments in use are
-	// checked for changes to the environment; 0 means never.
+	// WatchEvery is the interval of checking the default branches for changes
+	// to the environments in use; 0 means never.
 	WatchEvery time.Duration
 	// RebuildEvery is the age at which a build in use is rebuilt if anything in
-	// its repositories has changed; 0 means at any age.
+	// its repositories has changed; 0 means that age does not matter.
 	RebuildEvery time.Duration
-	// KeepBuilds is how many builds of each environment keep their disk,
-	// including the active one, for at most KeepFor (0 means for ever). Records
-	// and logs of builds are kept for as long.
+	// KeepBuilds is how many builds of each environment are kept with disk,
+	// record and log, including the active build. They are kept for at most
+	// KeepFor; 0 means for ever.
 	KeepBuilds int
 	KeepFor    time.Duration
 	// SnapshotFor is how long a snapshot is kept after its last use; 0 means for

@@ -15,8 +15,8 @@ type Request struct {
 	Again   bool // build even if nothing has changed
 }
 
-// Demand makes a build, even if the same build has just failed, and returns it
-// when it has ended. tell receives progress messages. The build continues if
+// Demand makes a build, even if the same build has just failed, and returns the
+// build after its end. tell receives progress messages. The build continues if
 // ctx ends.
 func (b *Builder) Demand(ctx context.Context, w Request, tell func(string)) (environment.Record, error) {
 	if b.Layers == nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // Draft tests an environment.json on the default branch of a repository. It
-// makes a separate build, from which no machine starts. For an environment
+// makes a separate build that no machine starts from. For an environment
 // without install it only checks the base. tell receives progress messages.
 func (b *Builder) Draft(ctx context.Context, repoURL string, userID int64, text string, tell func(string)) (environment.Record, environment.Findings, error) {
 	p, err := b.plan(ctx, source{repoURL: repoURL, userID: userID})

@@ -22,7 +22,7 @@ import (
 
 // failedBuild is the running machine of a failed install, while people inspect it.
 type failedBuild struct {
-	users int // number of visitors; guarded by Builder.mu
+	users int // number of current visitors; guarded by Builder.mu
 
 	mu    sync.Mutex // held while the machine is started or stopped
 	conn  *pod.Conn  // nil until connected
@@ -45,10 +45,9 @@ func (v *Visit) Close() error {
 	return nil
 }
 
-// Enter starts the machine of a build whose install failed, with the disk as
-// install left it and with install's environment variables. The machine is
-// stopped when the last visitor closes the visit; changes to the disk are kept
-// for the next.
+// Enter starts the machine of a build whose install failed, with the disk that
+// install left and with install's environment variables. The machine is stopped
+// when the last visitor closes the visit. The next visitor finds the same disk.
 func (b *Builder) Enter(ctx context.Context, buildID string) (*Visit, error) {
 	select {
 	case <-b.tidied:
@@ -193,9 +192,10 @@ func (b *Builder) stopFailedBuild(ctx context.Context, machineID string) error {
 	return nil
 }
 
-// removeFailedBuilds destroys machines of builds, except those with visitors and the
-// machine of each environment's latest failed build. These are kept for
-// FailedBuildsFor and up to FailedBuildsBytes in total, the newest first.
+// removeFailedBuilds destroys machines of builds, except those with visitors
+// and the machine of each environment's latest failed build. The latter are
+// kept for FailedBuildsFor, and, newest first, up to FailedBuildsBytes in
+// total.
 func (b *Builder) removeFailedBuilds(ctx context.Context) error {
 	ids, err := b.Runtime.List(ctx)
 	if err != nil {

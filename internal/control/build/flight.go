@@ -20,7 +20,7 @@ type runningBuild struct {
 	done   chan struct{} // closed when record and err are set
 	record environment.Record
 	err    error
-	news   chan struct{} // closed and replaced when last changes; guarded by Builder.mu
+	news   chan struct{} // closed and replaced when the field last changes; guarded by Builder.mu
 	last   string
 }
 
@@ -41,8 +41,8 @@ const (
 	leaseRetry = time.Second
 )
 
-// Ensure returns a finished build of the plan: the active one if nothing has
-// changed, otherwise one already in progress or a new one. ctx bounds only the
+// Ensure returns a finished build of the plan: the active build if nothing has
+// changed, otherwise a build in progress or a new build. ctx bounds only the
 // wait: the build continues for other callers.
 func (b *Builder) Ensure(ctx context.Context, p Plan, why environment.Trigger, tell func(string)) (environment.Record, error) {
 	select {
@@ -68,9 +68,9 @@ func (b *Builder) Ensure(ctx context.Context, p Plan, why environment.Trigger, t
 		if may && f.serves(p) {
 			return r, err
 		}
-		// The flight was for other repositories of the saved environment, for an
-		// older environment, or on a snapshot that this user may not use: try
-		// again.
+		// The flight was for other repositories of the saved environment, for
+		// an older environment, or on a snapshot that this user may not use.
+		// Try again.
 	}
 }
 
@@ -150,8 +150,8 @@ func (b *Builder) Cancel(environmentID string) error {
 	return nil
 }
 
-// fly makes a build if one is needed, while holding the environment's lease,
-// which excludes other servers.
+// fly makes a build if one is needed. It holds the environment's lease, which
+// excludes other servers.
 func (b *Builder) fly(ctx context.Context, p Plan, why environment.Trigger, tell func(string)) (environment.Record, error) {
 	id := p.environmentID()
 	release, err := b.lease(ctx, "build/"+id)
@@ -179,7 +179,7 @@ func (b *Builder) fly(ctx context.Context, p Plan, why environment.Trigger, tell
 		return record, err
 	case !p.again && same(active) && b.isMadeOn(active, from, p) && b.isAvailable(ctx, active.ID):
 		return active, b.skip(ctx, active, record)
-	case p.unasked: // an unsolicited check does not count as use
+	case p.unasked: // a background check does not count as use
 		record.UsedAt = active.UsedAt
 	}
 	if !p.again && why != environment.AgentDraft {
@@ -187,7 +187,7 @@ func (b *Builder) fly(ctx context.Context, p Plan, why environment.Trigger, tell
 		if err != nil {
 			return record, err
 		}
-		for _, r := range older { // reuse an older build, as after a change that was reverted
+		for _, r := range older { // reuse an older build, for example after a change was reverted
 			if r.Status == environment.Succeeded && r.Trigger != environment.AgentDraft && same(r) && b.isMadeOn(r, from, p) && b.isAvailable(ctx, r.ID) {
 				return r, b.skip(ctx, r, record)
 			}

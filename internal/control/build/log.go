@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// Limits of a log. Its beginning is written to the file at once and its end on
-// close; in place of the middle, the file says how many bytes were dropped.
+// Limits of a log. The beginning of the output is written to the file at once,
+// and its end when the log is closed. The middle is replaced by the number of
+// bytes that were dropped.
 const (
 	maxLogHead = 16 << 20
 	maxLogTail = 1 << 20

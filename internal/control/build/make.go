@@ -21,7 +21,8 @@ import (
 	"aloft/internal/secret"
 )
 
-// machineOf returns the machine ID of a build, and buildOf is its inverse.
+// machineOf returns the machine id of a build; buildOf returns the build id of
+// a machine.
 func machineOf(id string) string { return "env-" + strings.TrimPrefix(id, layer.Build+"-") }
 
 func buildOf(machine string) (id string, ok bool) {
@@ -62,7 +63,7 @@ func (b *Builder) make(ctx context.Context, r environment.Record, p Plan, tell f
 	spent, full := errors.AsType[*spentError](context.Cause(ctx))
 	switch {
 	case err == nil:
-	case full: // do not retry soon, even for another machine
+	case full: // do not retry soon, even for another agent's machine
 		install = false
 		r.Status, r.FailureType, r.Message = environment.Failed, environment.InstallFailed, messageOf(spent.why)
 	case errors.Is(context.Cause(ctx), errCancelled), errors.Is(context.Cause(ctx), errStopped):
@@ -73,7 +74,7 @@ func (b *Builder) make(ctx context.Context, r environment.Record, p Plan, tell f
 		r.Status, r.FailureType, r.Message = environment.Failed, environment.TerminalFailure, messageOf(err)
 	}
 	b.mu.Lock()
-	delete(b.ends, r.MachineID) // the machine may now be destroyed, and no longer stopped
+	delete(b.ends, r.MachineID) // from here on only destroy may act on the machine
 	b.mu.Unlock()
 	log.Info("build ended", "status", r.Status, "message", r.Message, "took", now.Sub(r.CreatedAt))
 	if !install || r.Trigger == environment.AgentDraft {
@@ -110,8 +111,8 @@ type spentError struct{ why error }
 func (e *spentError) Error() string { return e.why.Error() }
 
 // Stop ends the build in the given machine for the reason why, and stops the
-// machine. ours is false if the machine is not of a build. Stop does not wait
-// for the store.
+// machine. ours is false if the machine does not belong to a build. Stop does
+// not wait for the store.
 func (b *Builder) Stop(ctx context.Context, machineID string, why error) (ours bool, err error) {
 	if _, ours := buildOf(machineID); !ours {
 		return false, nil
@@ -149,7 +150,7 @@ func (b *Builder) variables(ctx context.Context, environmentID string, repoURLs 
 func (b *Builder) redactorOf(set secret.Set) *redact.Redactor {
 	all := set.Values()
 	for name, value := range b.Secrets {
-		all[name+" of the server"] = value // no variable can have such a name
+		all[name+" of the server"] = value // variable names have no spaces
 	}
 	return redact.New(all)
 }

@@ -33,27 +33,27 @@ type Plan struct {
 	Environment environment.Environment
 	Where       string               // source of the environment for people; "" if there is none
 	Findings    environment.Findings // mistakes in the environment
-	Commit      string               // at which the environment was read; "" without a repository or a commit
+	Commit      string               // commit from which the environment was read; "" without a repository or a commit
 	// Gone is the message to the agent that its saved environment was deleted,
-	// and by what it was replaced; "" if it was not deleted.
+	// and what replaces it; "" if it was not deleted.
 	Gone string
 	// Inputs is a digest of what install reads: manifests of dependencies and
 	// files that install names, at Commit and in the other repositories.
 	Inputs string
 
-	dockerfile string // digest of the inputs of the Dockerfile's image; "" if there is none or it cannot be built
+	dockerfile string // digest of the inputs of the Dockerfile's image; "" without a Dockerfile, or if it cannot be built
 	noImage    error  // why the Dockerfile cannot be built
 	repoURL    string
 	others     []repository // further repositories in the same workspace
 	userID     int64
 	savedID    string // id of the saved environment; "" for the repository's own
 	file       string // the environment's file in the repository
-	unasked    bool   // a background check, with no machine waiting
-	again      bool   // build even if nothing has changed
+	unasked    bool   // whether this is a background check for which no machine waits
+	again      bool   // whether to build even if nothing has changed
 	scriptID   string // id of the saved environment whose install is used because the file has none
-	chosen     string // id of the saved environment that the agent was created with; "" means whichever fits
-	agentID    string // id of the agent that chosen is of
-	deleted    bool   // a deleted environment as it was, of which nothing is built
+	chosen     string // id of the saved environment that the agent was created with; "" means that none was chosen
+	agentID    string // id of the agent that was created with chosen
+	deleted    bool   // whether the environment was deleted; it is then used as it was, without builds
 }
 
 // repository is one of the other repositories, with its commit.
@@ -89,8 +89,8 @@ func foldersOf(urls []string) []string {
 	return agent.Folders(repos)
 }
 
-// environmentID returns the id of the environment under which builds of the
-// plan are recorded.
+// environmentID returns the environment's id in the records of the plan's
+// builds.
 func (p Plan) environmentID() string {
 	if id := cmp.Or(p.savedID, p.scriptID); id != "" {
 		return id
@@ -99,8 +99,8 @@ func (p Plan) environmentID() string {
 }
 
 // isOf reports whether a build is of the plan's repositories in the same order,
-// and so in the same folders. One saved environment may be used for several
-// sets of repositories, whose disks differ.
+// so that they are in the same folders. A saved environment may be used for
+// several sets of repositories, whose disks differ.
 func (p Plan) isOf(r environment.Record) bool {
 	return slices.EqualFunc(r.Commits, p.urls(), func(c environment.Commit, url string) bool { return c.URL == url })
 }
@@ -133,8 +133,8 @@ func isManifest(name string) bool {
 const maxInputs = 200
 
 // inputs returns the files of the repository that the text of install names,
-// either by their path in it or by a path that starts with its folder in the
-// machine.
+// either by their path in the repository or by a path that starts with the
+// repository's folder in the machine.
 func inputs(install, folder string) []string {
 	var paths []string
 	for word := range strings.FieldsFuncSeq(install, func(r rune) bool { return strings.ContainsRune(" \t\r\n;&|()<>\"'`=$", r) }) {
@@ -155,18 +155,18 @@ func inputs(install, folder string) []string {
 type source struct {
 	repoURL, ref string
 	userID       int64
-	chosen       string // as of [Plan]
-	agentID      string // likewise
+	chosen       string // as in [Plan]
+	agentID      string // as in [Plan]
 }
 
-// sourceOf is the source of an agent's environment at the ref.
+// sourceOf returns the source of an agent's environment at the ref.
 func sourceOf(a agent.Agent, ref string) source {
 	return source{a.Repos[0].URL, ref, a.UserID, a.Env.ID, a.ID}
 }
 
 // Plan finds the environment of the agent's machine. In order of precedence it
 // is the saved environment that the agent was created with, the repository's
-// own file at the ref, the user's saved environment, and the team's. A wrong
+// own file at the ref, the user's saved environment, and the team's. An invalid
 // file is not an error; the findings describe it.
 func (b *Builder) Plan(ctx context.Context, a agent.Agent, ref string) (Plan, error) {
 	if len(a.Repos) == 0 {
@@ -191,8 +191,7 @@ func (b *Builder) addRepositories(ctx context.Context, p *Plan, repos []agent.Re
 	return b.readInputs(ctx, p)
 }
 
-// atDefault returns the plan for builds, which are made from the default
-// branches.
+// atDefault returns the plan for builds, which start from the default branches.
 func (b *Builder) atDefault(ctx context.Context, p Plan) (Plan, error) {
 	main, err := b.plan(ctx, source{p.repoURL, "", p.userID, p.chosen, p.agentID})
 	if err != nil || len(p.others) == 0 {
@@ -246,7 +245,7 @@ func (b *Builder) declared(ctx context.Context, from source) (Plan, error) {
 	}
 	paths := slices.Clone(environment.Files)
 	for _, name := range environment.Files {
-		paths = append(paths, path.Dir(name)) // which may be a link
+		paths = append(paths, path.Dir(name)) // the folder may be a symbolic link
 	}
 	tree, err := b.Files.Files(ctx, p.repoURL, from.ref, paths)
 	if err != nil {
@@ -316,11 +315,11 @@ func (b *Builder) readInputs(ctx context.Context, p *Plan) error {
 // maxSaved limits how many saved environments are searched.
 const maxSaved = 1000
 
-// choose sets the plan's environment to the saved one that the agent was
-// created with, the team's or the user's own. If that was deleted, choose uses
-// its content at the time when the agent was created. If the journal lacks that
-// content, found is false and the plan is the same as for an agent that named
-// no environment.
+// choose sets the plan's environment to the saved environment that the agent
+// was created with, which belongs to the team or to the user. If it was
+// deleted, choose uses its content at the time when the agent was created. If
+// the journal lacks that content, found is false and the plan is the same as
+// for an agent that named no environment.
 func (b *Builder) choose(ctx context.Context, p *Plan) (found bool, err error) {
 	e, err := environment.Saved{}, store.ErrNotFound
 	if b.Saved != nil {
@@ -341,8 +340,8 @@ func (b *Builder) choose(ctx context.Context, p *Plan) (found bool, err error) {
 
 const codeNoEnvironment = "environment_not_found"
 
-// chooseDeleted sets the plan's environment to the content that it had when the
-// agent was created. Its secrets were deleted with it.
+// chooseDeleted sets the plan's environment to its content at the time when the
+// agent was created. The secrets were deleted with the environment.
 func (b *Builder) chooseDeleted(ctx context.Context, p *Plan) (found bool, err error) {
 	was := fmt.Sprintf("The saved environment %s, with which this agent was created, was deleted, and its secrets with it.", p.chosen)
 	var text string
@@ -368,17 +367,17 @@ func (b *Builder) chooseDeleted(ctx context.Context, p *Plan) (found bool, err e
 	return true, nil
 }
 
-// use sets the plan's environment to a saved one.
+// use sets the plan's environment to a saved environment.
 func (p *Plan) use(e environment.Saved) {
 	saved, findings := environment.Parse("environment.json", []byte(e.Text))
 	p.Environment, p.Findings = saved, append(p.Findings, findings...)
 	p.Where, p.savedID = fmt.Sprintf("the saved environment %q (%s)", e.Name, e.ID), e.ID
 }
 
-// saved makes p use the environment that is saved for the repository, if the repository
-// has no file. The user's own environment precedes the team's. If the repository has a
-// file without an install command, saved only looks for an install script that one of
-// the user's agents has set.
+// saved makes the plan p use the environment that is saved for the repository,
+// if the repository has no file. The user's own environment precedes the
+// team's. If the repository has a file without an install command, saved only
+// uses an install script that one of the user's agents has stored.
 func (b *Builder) saved(ctx context.Context, p *Plan) error {
 	inFile := p.file != ""
 	if b.Saved == nil || inFile && (p.Environment.Install != "" || !p.Environment.MaySave()) {
@@ -407,10 +406,10 @@ func (b *Builder) saved(ctx context.Context, p *Plan) error {
 }
 
 // EnvironmentOf returns the id of the saved environment of an agent's machine:
-// the one that the agent was created with, or else the one saved for the
-// repository. It returns "" if that environment was deleted or does not exist,
-// or if the repository has an environment file. A repository that cannot be
-// read counts as having no file.
+// the environment that the agent was created with, or else the environment
+// saved for the repository. It returns "" if that environment was deleted or
+// does not exist, or if the repository has an environment file. A repository
+// that cannot be read counts as having no file.
 func (b *Builder) EnvironmentOf(ctx context.Context, a agent.Agent) (string, error) {
 	if len(a.Repos) == 0 {
 		return "", nil

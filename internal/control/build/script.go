@@ -24,8 +24,8 @@ var scripts = uuid.MustParse("b0a0f7a8-3c5e-4a63-9d0e-5a1f7d5c6e21")
 
 // KeepScript stores script as the install command of the environment that is
 // saved for the agent's user and repository. It creates that environment if
-// needed. It is idempotent. It refuses what the agent's own environment
-// forbids, and changes that would affect other people's machines, since the
+// needed. It is idempotent. It rejects scripts that the agent's own environment
+// forbids, and changes that would affect other people's machines, because the
 // agent may have been manipulated.
 func (b *Builder) KeepScript(ctx context.Context, a agent.Agent, callID, script string) (environment.Saved, error) {
 	if b.Saved == nil {
@@ -65,7 +65,7 @@ func (b *Builder) KeepScript(ctx context.Context, a agent.Agent, callID, script 
 	}
 	if slices.ContainsFunc(versions, func(v environment.Version) bool { return v.ID == version }) {
 		e.VersionID = version
-		return e, nil // an earlier attempt of this call has done it
+		return e, nil // an earlier attempt of this call has stored it
 	}
 	switch {
 	case e.Team:

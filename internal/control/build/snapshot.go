@@ -49,9 +49,8 @@ func lastBegun(n environment.Snapshot) time.Time {
 }
 
 // SaveSnapshot records a snapshot and then calls save to create its disk under
-// the snapshot's ID. In this order a crash leaves at most a record without a
-// disk, which the next tidy removes; a disk without a record would have no
-// owner.
+// the snapshot's ID. So a crash leaves at most a record without a disk, which
+// the next tidy removes. A disk without a record would have no owner.
 func (b *Builder) SaveSnapshot(ctx context.Context, n environment.Snapshot, save func(ctx context.Context, id string) error) error {
 	b.mu.Lock()
 	b.saving[n.ID] = true // keep tidy from removing it meanwhile
@@ -102,7 +101,7 @@ func (b *Builder) tidySnapshots(ctx context.Context) error {
 			saving := b.saving[n.ID]
 			b.mu.Unlock()
 			if !saving {
-				errs = append(errs, b.forgetHalf(ctx, n)) // it checks again, since the disk may have just been saved
+				errs = append(errs, b.forgetHalf(ctx, n)) // forgetHalf checks again, because the disk may have just been saved
 			}
 			continue
 		}

@@ -26,11 +26,11 @@ const (
 	buildPage = 500
 )
 
-// tidy removes builds beyond the limits of age and number, with their disks,
-// failed machines and logs, and everything of deleted environments. It keeps a
-// disk while a machine or a snapshot uses it.
+// tidy removes builds above the limits of age and number, with their disks,
+// failed machines and logs. It removes everything of deleted environments. It
+// keeps a disk while a machine or a snapshot uses it.
 func (b *Builder) tidy(ctx context.Context) error {
-	layers, err := b.Layers.List() // list the layers first, so that newer ones are left alone
+	layers, err := b.Layers.List() // list the layers before the builds, so that layers of newer builds are not removed
 	if err != nil {
 		return err
 	}
@@ -95,13 +95,13 @@ func (b *Builder) allBuilds(ctx context.Context, environmentID string) (all []en
 }
 
 // diskOf returns a key for builds whose disks can replace each other. It
-// includes the repositories, because one saved environment may be used for
-// several.
+// includes the repositories, because a saved environment may be used for
+// several sets of repositories.
 func diskOf(r environment.Record) string {
 	return r.EnvironmentID + " " + strings.Join(r.URLs(), " ")
 }
 
-// isGone reports whether the id is of a saved environment that has been
+// isGone reports whether the id belongs to a saved environment that has been
 // deleted.
 func (b *Builder) isGone(ctx context.Context, environmentID string) bool {
 	if b.Saved == nil || !environment.IsSavedID(environmentID) {
@@ -135,7 +135,7 @@ func (b *Builder) recordUse(ctx context.Context, r environment.Record) error {
 // last, so that the rest can still be found after a crash.
 func (b *Builder) remove(ctx context.Context, r environment.Record, active bool) error {
 	if !active && b.isActive(ctx, r) {
-		return nil // it was used or replaced meanwhile
+		return nil // the build was used or replaced meanwhile
 	}
 	log, err := b.LogFile(r.ID)
 	if err == nil {
@@ -160,7 +160,7 @@ func (b *Builder) isActive(ctx context.Context, r environment.Record) bool {
 
 func (b *Builder) dropUnlessActive(ctx context.Context, r environment.Record) error {
 	if b.isActive(ctx, r) {
-		return nil // it was used or replaced meanwhile
+		return nil // the build was used or replaced meanwhile
 	}
 	return b.drop(r.ID)
 }

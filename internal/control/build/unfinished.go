@@ -10,7 +10,7 @@ import (
 )
 
 // The delay before retrying to record the end of a build, and the interval of
-// looking for builds that no server is making any more.
+// looking for builds whose server is gone.
 const (
 	closeWait    = time.Second
 	closeLongest = time.Minute
@@ -37,8 +37,8 @@ func (b *Builder) close(r environment.Record, activate bool) error {
 	}
 }
 
-// endAlways periodically calls endUnfinished until ctx ends, for builds whose
-// server has died or lost the store.
+// endAlways periodically calls endUnfinished until ctx ends, to end builds
+// whose server has died or could not reach the store.
 func (b *Builder) endAlways(ctx context.Context) {
 	tick := time.NewTicker(endEvery)
 	defer tick.Stop()
@@ -54,8 +54,8 @@ func (b *Builder) endAlways(ctx context.Context) {
 	}
 }
 
-// endUnfinished ends recorded builds that no server works on. Another server
-// that works on a build holds its lease.
+// endUnfinished ends recorded builds that no server works on. If another server
+// works on a build, it holds the build's lease.
 func (b *Builder) endUnfinished(ctx context.Context) error {
 	open, err := b.Builds.OpenBuilds(ctx)
 	if err != nil {
@@ -70,20 +70,20 @@ func (b *Builder) endUnfinished(ctx context.Context) error {
 
 func (b *Builder) endOne(ctx context.Context, r environment.Record) error {
 	if b.isBuilding(r.EnvironmentID) {
-		return nil // another server holds it, perhaps for this very build
+		return nil // another server holds the lease, perhaps for this build
 	}
 	name := "build/" + r.EnvironmentID
 	if ok, err := b.Leases.Acquire(ctx, name, b.Owner, leaseTTL); err != nil || !ok {
 		return err
 	}
 	defer func() {
-		if !b.isBuilding(r.EnvironmentID) { // otherwise the lease belongs to a build of this server
+		if !b.isBuilding(r.EnvironmentID) { // otherwise a build of this server uses the lease
 			_ = b.Leases.Release(context.WithoutCancel(ctx), name, b.Owner) // if this fails, the lease expires
 		}
 	}()
 	r, err := b.Builds.Build(ctx, r.ID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && r.Status != environment.InProgress {
-		return nil // it has ended meanwhile
+		return nil // the build has ended meanwhile
 	}
 	if err != nil {
 		return err

@@ -14,8 +14,8 @@ import (
 // started from it. Unused environments are not rebuilt.
 const usedFor = 7 * 24 * time.Hour
 
-// watch periodically checks the environments in use and rebuilds those that
-// need it, until ctx ends.
+// watch periodically checks the environments in use until ctx ends, and
+// rebuilds them if necessary.
 func (b *Builder) watch(ctx context.Context) {
 	every := b.WatchEvery
 	if every == 0 || b.RebuildEvery > 0 && b.RebuildEvery < every {
@@ -44,8 +44,8 @@ func (b *Builder) watch(ctx context.Context) {
 	}
 }
 
-// look rebuilds an environment if its branch has changed it or its build is too
-// old.
+// look rebuilds an environment if a commit on the branch has changed it, or if
+// its build is too old.
 func (b *Builder) look(ctx context.Context, r environment.Record) error {
 	if len(r.Commits) == 0 || !isYoung(lastUse(r), usedFor) {
 		return nil
@@ -98,8 +98,8 @@ func (b *Builder) planOf(ctx context.Context, r environment.Record) (p Plan, ok 
 		return Plan{}, false, err
 	}
 	if p.environmentID() != r.EnvironmentID && p.file == "" && e.ID != "" && e.For(was.repoURL) {
-		// A build of the team's environment, whose author has a personal one
-		// for the repository.
+		// The build is of the team's environment, but its author also has a
+		// personal environment for the repository.
 		if err := b.instead(ctx, &p, e); err != nil {
 			return Plan{}, false, err
 		}

@@ -201,7 +201,7 @@ type visit struct {
 // RemoteAddr names the machine and its current boot.
 func (v *visit) RemoteAddr() net.Addr { return v.addr }
 
-// CloseWrite closes the writing side of the stream.
+// CloseWrite closes the writing half of the stream.
 func (v *visit) CloseWrite() error {
 	half, ok := v.Conn.(interface{ CloseWrite() error })
 	if !ok {

@@ -14,8 +14,8 @@ import (
 )
 
 // act replies to the threads of a run that has ended, and starts a run with the
-// new comments and failed checks. If it returns a wait, the caller must call it
-// again after that time.
+// new comments and failed checks. If it returns a non-zero duration, the caller
+// must call act again after that time.
 func (d *Desk) act(ctx context.Context, a agent.Agent, s snapshot) (wait time.Duration, err error) {
 	known := pullOf(a, s)
 	if known == nil {
@@ -26,7 +26,7 @@ func (d *Desk) act(ctx context.Context, a agent.Agent, s snapshot) (wait time.Du
 		return 0, err
 	}
 	if h.head != a.Head {
-		return busyWait, nil // something has happened since the agent was read
+		return busyWait, nil // the agent's state has changed since it was read
 	}
 	if len(h.threads) > 0 {
 		if err := d.answer(ctx, a, known.URL, s, h); err != nil {
@@ -85,8 +85,8 @@ func pullOf(a agent.Agent, s snapshot) *agent.PullRequest {
 	return &a.PullRequests[i]
 }
 
-// news returns the comments to act on, oldest first, and adds them and the
-// ignored ones to heard.
+// news returns the comments to act on, oldest first. It adds these and the
+// ignored comments to heard.
 func (d *Desk) news(ctx context.Context, s snapshot, h history, heard *agent.PullRequestHeard) (news []forge.Comment, err error) {
 	why := map[string]string{}
 	for _, c := range s.comments {
@@ -111,7 +111,7 @@ func (d *Desk) news(ctx context.Context, s snapshot, h history, heard *agent.Pul
 			heard.Ignored = append(heard.Ignored, agent.IgnoredComment{ID: c.ID, Author: c.Author, Reason: reason})
 			continue
 		}
-		if len(news) == maxComments { // the next run gets the others
+		if len(news) == maxComments { // the next run gets the remaining comments
 			continue
 		}
 		news = append(news, c)
@@ -123,8 +123,8 @@ func (d *Desk) news(ctx context.Context, s snapshot, h history, heard *agent.Pul
 	return news, nil
 }
 
-// gathering returns how long to wait for more comments: until the oldest new one
-// is as old as Gather. The clocks may differ, so it is at most Gather.
+// gathering returns how long to wait for more comments: until the oldest new
+// one is as old as Gather. It is at most Gather, because the clocks may differ.
 func (d *Desk) gathering(news []forge.Comment) time.Duration {
 	if len(news) == 0 || news[0].CreatedAt.IsZero() {
 		return 0
@@ -132,7 +132,7 @@ func (d *Desk) gathering(news []forge.Comment) time.Duration {
 	return min(news[0].CreatedAt.Add(d.Gather).Sub(d.now()), d.Gather)
 }
 
-// record journals what was ignored or stopped.
+// record journals which comments were ignored and why autofix stopped.
 func (d *Desk) record(ctx context.Context, a agent.Agent, h history, heard *agent.PullRequestHeard) error {
 	if len(heard.Ignored) == 0 && heard.Stopped == "" {
 		return nil

@@ -13,9 +13,9 @@ import (
 )
 
 // answer replies to the review threads of runs that have ended, and resolves
-// those of runs that have pushed a commit. At hosts whose threads cannot be
-// replied to, it adds one comment to the pull request instead. What an earlier
-// attempt has added is recognized by its mark.
+// the threads of runs that have pushed a commit. If a host does not support
+// replies to threads, it adds one comment to the pull request instead. Marks
+// identify replies that an earlier attempt has added.
 func (d *Desk) answer(ctx context.Context, a agent.Agent, url string, s snapshot, h history) error {
 	for runID, ids := range h.threads {
 		run, err := d.Store.Run(ctx, a.ID, runID)
@@ -32,7 +32,7 @@ func (d *Desk) answer(ctx context.Context, a agent.Agent, url string, s snapshot
 			for _, id := range ids {
 				at := slices.IndexFunc(s.threads, func(t forge.Thread) bool { return t.ID == id })
 				if at < 0 {
-					continue // somebody has deleted it
+					continue // somebody has deleted the thread
 				}
 				done, err := o.thread(ctx, s.threads[at], h.replied[runID+" "+id])
 				if err != nil {
@@ -54,7 +54,7 @@ func (d *Desk) answer(ctx context.Context, a agent.Agent, url string, s snapshot
 	return nil
 }
 
-// reply is the text to reply with after a run.
+// reply holds the text of the reply after a run.
 type reply struct {
 	forge    forge.Reviewed
 	snapshot snapshot
@@ -98,8 +98,8 @@ func (o reply) comment(ctx context.Context, about []forge.Thread) error {
 	return err
 }
 
-// unlessImpossible returns the error, or nil if a repeat cannot succeed: the
-// host cannot do this, does not allow it, or the thread is gone.
+// unlessImpossible returns the error, or nil if a retry cannot succeed: the
+// host does not support or allow the request, or the thread is gone.
 func unlessImpossible(err error) error {
 	if err != nil && (fault.Of(err).Code == forge.CodeUnsupported || fault.Is(err, fault.KindDenied) || fault.Is(err, fault.KindNotFound)) {
 		return nil
@@ -116,7 +116,7 @@ func (d *Desk) report(ctx context.Context, a agent.Agent, run agent.Run, s snaps
 		}
 	}
 	if run.Status != agent.Finished {
-		return "", false, nil // a person sees the failure at the agent
+		return "", false, nil // the agent's page shows the failure
 	}
 	shown := true
 	if d.Shown != nil {

@@ -21,8 +21,8 @@ const maxTries = 10
 // non-nil note adds a comment with it to the pull request.
 //
 // It stops when somebody else pushes to the branch or a person sends a prompt
-// after the first try, and gives up after ten tries or if a try changed nothing.
-// Checks that fail on the base branch, too, are left alone.
+// after the first try, and gives up after ten tries or if a try changed
+// nothing. It ignores checks that fail on the base branch, too.
 func (d *Desk) autofix(ctx context.Context, a agent.Agent, repoURL string, s snapshot, h history, heard *agent.PullRequestHeard) (failed []forge.Check, note func(context.Context) error, err error) {
 	head := s.pull.HeadCommit
 	if h.stopped != "" || head == "" {

@@ -43,7 +43,7 @@ type Config struct {
 	Forges  forge.Set
 	// Branch returns the commit of a branch of a repository.
 	Branch func(ctx context.Context, repoURL, branch string) (commit string, err error)
-	// May returns a fault if no run of the agent may be started now.
+	// May returns a fault if a run of the agent may not start now.
 	May  func(ctx context.Context, a agent.Agent) error
 	Wake func(agentID string) // tells the scheduler of a new run
 	// Secrets are values, by name, that must not appear in prompts or comments;
@@ -57,9 +57,9 @@ type Config struct {
 	// Shown reports whether the agent's messages in a run may be shown outside;
 	// nil means always.
 	Shown  func(ctx context.Context, a agent.Agent, r agent.Run) (bool, error)
-	Gather time.Duration // how long after the first news a pull request is read
-	Poll   time.Duration // how often active pull requests are read without an event; 0 is never
-	Every  time.Duration // how often to look for due pull requests; default a second
+	Gather time.Duration // delay between the first event and reading the pull request
+	Poll   time.Duration // interval of reading active pull requests without an event; 0 means never
+	Every  time.Duration // interval of looking for due pull requests; default a second
 	Logger *slog.Logger
 }
 
@@ -87,8 +87,8 @@ func New(c Config) *Desk {
 	return d
 }
 
-// Changed implements [inbound.Handler]: it schedules the reading of the pull
-// requests that the event is about.
+// Changed implements [inbound.Handler]: it schedules the pull requests that the
+// event is about for reading.
 func (d *Desk) Changed(ctx context.Context, c inbound.Change) error {
 	if c.OnIssue {
 		return inbound.Ignored("it is about an issue, not a pull request")
@@ -119,8 +119,9 @@ func (d *Desk) Changed(ctx context.Context, c inbound.Change) error {
 	return nil
 }
 
-// isAbout reports whether the change is about the pull request. If only a commit
-// is known, it may be; the reading finds out.
+// isAbout reports whether the change is about the pull request. If only the
+// commit is known, isAbout returns true, because only reading the pull request
+// can tell.
 func isAbout(c inbound.Change, w store.PullWatch) bool {
 	switch {
 	case c.Number > 0:

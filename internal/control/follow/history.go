@@ -12,10 +12,10 @@ type history struct {
 	head    int64           // number of the last event
 	handled map[string]bool // ids of comments
 	tries   []agent.PullRequestHeard
-	runs    []string // of tries
-	stopped string   // why failed checks are not fixed any more
+	runs    []string // runs of tries
+	stopped string   // why failed checks are no longer fixed
 	pushed  []string // commits that the agent has pushed to the branch, oldest first
-	person  bool     // a person has sent a prompt since the first try
+	person  bool     // whether a person has sent a prompt since the first try
 	// threads are the review threads that wait for the end of a run, by run.
 	threads map[string][]string
 	replied map[string]bool // thread ids that the agent itself has replied to, after the id of the run

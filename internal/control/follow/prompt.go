@@ -27,8 +27,8 @@ const (
 type failure struct {
 	forge.Check
 	log     string
-	noLog   string // why there is none
-	omitted bool   // the prompt has enough logs
+	noLog   string // why there is no log
+	omitted bool   // whether the log was omitted because the prompt has enough logs
 }
 
 // logs reads the logs of failed checks. A log that cannot be read is left out.
@@ -63,7 +63,7 @@ func end(log []byte) string {
 	return strings.ToValidUTF8(string(log), "")
 }
 
-// clean removes the server's secrets, and marks that the text has no right to.
+// clean removes the server's secrets, and marks that only the server may use.
 func (d *Desk) clean(agentID, text string) string {
 	text = forge.WithoutMarks(text)
 	if d.Secrets == nil {

@@ -26,7 +26,7 @@ type snapshot struct {
 	comments []forge.Comment
 	threads  []forge.Thread
 	checks   []forge.Check
-	late     bool // some checks are pending, but others have failed long ago
+	late     bool // whether some checks are pending, but others have failed long ago
 }
 
 // fetch reads a pull request.
@@ -65,8 +65,8 @@ func (d *Desk) fetch(ctx context.Context, w store.PullWatch) (s snapshot, err er
 	return s, err
 }
 
-// failed returns the failed checks once all have ended, or other ones take too
-// long.
+// failed returns the failed checks once all checks have ended, or the others
+// take too long.
 func (s snapshot) failed() (failed []forge.Check) {
 	for _, c := range s.checks {
 		if c.State == forge.Pending && !s.late {
@@ -89,7 +89,7 @@ func (s snapshot) threadOf(commentID string) *forge.Thread {
 	return nil
 }
 
-// active returns when something was last done: the end of the latest run, or
+// active returns the time of the last activity: the end of the latest run, or
 // the newest comment.
 func (s snapshot) active(last time.Time) time.Time {
 	for _, c := range s.comments {

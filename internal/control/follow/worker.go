@@ -14,10 +14,10 @@ import (
 // Timing and limits of reading.
 const (
 	readWithin = 3 * time.Minute
-	claimedFor = 5 * time.Minute // longer than a reading takes
+	claimedFor = 5 * time.Minute // longer than reading a pull request takes
 	atOnce     = 8
-	busyWait   = 20 * time.Second // between checks of a working agent, which do not ask the forge
-	slowest    = 15               // idle pull requests are polled up to so many times less often
+	busyWait   = 20 * time.Second // delay between checks of a working agent, which send no requests to the forge
+	slowest    = 15               // maximum factor by which polling slows down for idle pull requests
 )
 
 // Run reads due pull requests until ctx ends. Pull requests that this server
@@ -94,9 +94,9 @@ func (d *Desk) read(ctx context.Context, w store.PullWatch) (wait time.Duration,
 	return d.idle(active), seen, nil
 }
 
-// idle returns how long to wait until the next poll of a pull request on which
-// nothing has happened since the given time: a tenth of that, but at least Poll
-// and at most fifteen times as long.
+// idle returns how long to wait before the next poll of a pull request without
+// activity since the given time. It is a tenth of the time since then, but at
+// least Poll and at most fifteen times Poll.
 func (d *Desk) idle(since time.Time) time.Duration {
 	if d.Poll == 0 {
 		return due.Never

@@ -5,8 +5,8 @@ import (
 	"net/http"
 )
 
-// generic receives events of any sender that signs as Standard Webhooks
-// specifies, such as a CI system that a forge does not report on. The body is
+// generic receives events from any sender that signs as Standard Webhooks
+// specifies, such as a CI system that reports nothing to the forge. The body is
 // small, so 256 KiB are plenty.
 var generic = source{
 	maxBody: 256 << 10,

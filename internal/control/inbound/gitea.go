@@ -20,8 +20,8 @@ var gitea = source{
 	parse: parseGitea,
 }
 
-// giteaHeader returns a header of Gitea, or of a Forgejo that does not send
-// Gitea's any more.
+// giteaHeader returns Gitea's header, or Forgejo's equivalent, because newer
+// versions of Forgejo no longer send Gitea's.
 func giteaHeader(h http.Header, name string) string {
 	if v := h.Get("X-Gitea-" + name); v != "" {
 		return v

@@ -28,7 +28,7 @@ var github = source{
 	parse: parseGitHub,
 }
 
-// githubEvent has the fields that matter of GitHub's and Gitea's events.
+// githubEvent has the fields of GitHub's and Gitea's events that are used.
 type githubEvent struct {
 	Action     string
 	Number     int
@@ -80,7 +80,7 @@ type githubCheck struct {
 	} `json:"check_suite"`
 }
 
-// reviewKinds are the events about reviews, which have a pull request.
+// reviewKinds are the events about reviews, which contain a pull request.
 var reviewKinds = []string{"pull_request_review", "pull_request_review_comment", "pull_request_review_thread"}
 
 func parseGitHub(kind string, body []byte) (payload, error) {
@@ -156,6 +156,6 @@ func (e githubEvent) check(kind string, p *payload) error {
 	if len(of.PullRequests) == 1 {
 		p.Number = of.PullRequests[0].Number
 	}
-	p.Actor, p.Bot = "", false // a check's result is no person's
+	p.Actor, p.Bot = "", false // no person causes the result of a check
 	return nil
 }

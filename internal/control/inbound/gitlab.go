@@ -28,9 +28,9 @@ var gitlab = source{
 	},
 	id: func(h http.Header, body []byte) (delivery, kind string) {
 		kind = h.Get("X-Gitlab-Event")
-		// The first two are the same for each attempt of a delivery. Events that
-		// an event has caused may share X-Gitlab-Event-UUID, so the hash of the
-		// body is added.
+		// The first two headers are the same for each attempt of a delivery.
+		// Events that an event has caused may share X-Gitlab-Event-UUID, so the
+		// hash of the body is added.
 		hash := sha256.Sum256(body)
 		switch {
 		case h.Get("webhook-id") != "":
@@ -46,7 +46,7 @@ var gitlab = source{
 	check: checkStandard,
 }
 
-// gitlabEvent has the fields that matter of GitLab's events.
+// gitlabEvent has the fields of GitLab's events that are used.
 type gitlabEvent struct {
 	ObjectKind string `json:"object_kind"`
 	User       struct{ Username string }

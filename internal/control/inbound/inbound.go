@@ -35,8 +35,8 @@ const (
 	CodeMediaType = "unsupported_media_type"
 )
 
-// maxQueued is how many events may wait. Senders retry events that are refused
-// beyond that.
+// maxQueued is how many events may wait. Further events are rejected, and their
+// senders retry.
 const maxQueued = 10_000
 
 // maxDelivery is the maximum length of a delivery id, in bytes.
@@ -46,8 +46,8 @@ const maxDelivery = 200
 type Connection struct {
 	Name   string // in the URL of the webhook
 	Source string // one of [Sources]
-	Host   string // of the repositories that it reports on, such as github.com
-	Secret string // signs its events
+	Host   string // host of the repositories that it reports on, such as github.com
+	Secret string // key with which the sender signs events
 }
 
 // Check returns an error if the connection is not valid. The host may be empty
@@ -110,9 +110,10 @@ type Change struct {
 	CommentID string // as the sender names it; "" if there is none
 	Check     string // name of a check; "" if unknown
 	Actor     string // login of the person or account that caused the event
-	Bot       bool   // the sender says that the actor is not a person
+	Bot       bool   // whether the sender says that the actor is not a person
 	// Text is the text of a new or changed comment or issue, according to the
-	// sender. It only hints at whether the source has to be read.
+	// sender. It is unverified: use it only to decide whether to read the
+	// comment or issue from the forge.
 	Text string
 }
 
@@ -187,14 +188,14 @@ func Sources() []string {
 // Config configures an inbox. All fields but Logger are required.
 type Config struct {
 	Store       store.Inbox
-	Connections []Connection // checked
+	Connections []Connection // must be valid according to Check
 	Logger      *slog.Logger
 }
 
 // Inbox accepts events. Its methods are safe for concurrent use.
 type Inbox struct {
 	Config
-	decoy string // secret of connections that do not exist
+	decoy string // used as the secret of connections that do not exist
 	now   func() time.Time
 }
 
@@ -216,8 +217,9 @@ func (i *Inbox) Limit(name string) int64 {
 
 // Accept verifies and stores an event of the connection, and returns its id. A
 // repeated delivery is accepted again and has no effect. The error is a fault
-// unless the store fails. For a connection that does not exist, the signature is
-// computed nevertheless, so that the time does not reveal which names exist.
+// unless the store fails. Accept computes the signature even for a connection
+// that does not exist, so that the response time does not reveal which names
+// exist.
 func (i *Inbox) Accept(ctx context.Context, name, connection string, h http.Header, body []byte) (id string, err error) {
 	s, known := sources[name]
 	if !known {
@@ -266,8 +268,8 @@ func printable(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r > unicode.MaxASCII || !unicode.IsPrint(r) })
 }
 
-// parse returns what a stored event reports. If nothing has to be done, the
-// error is an [Ignored].
+// parse returns the change that a stored event reports. If the event needs no
+// action, the error is an [Ignored].
 func (i *Inbox) parse(e store.InboundEvent) (Change, error) {
 	at := slices.IndexFunc(i.Connections, func(c Connection) bool { return c.Source == e.Source && c.Name == e.Connection })
 	if at < 0 {

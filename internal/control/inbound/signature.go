@@ -63,8 +63,8 @@ func sameToken(secret, given string) error {
 // standardPrefix begins a secret in the form of Standard Webhooks.
 const standardPrefix = "whsec_"
 
-// standardKey returns the key of a secret. Secrets that do not begin with
-// whsec_ are used as they are.
+// standardKey returns the key of a secret. A secret that does not begin with
+// whsec_ is itself the key.
 func standardKey(secret string) ([]byte, error) {
 	text, ok := strings.CutPrefix(secret, standardPrefix)
 	if !ok {

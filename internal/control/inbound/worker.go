@@ -37,8 +37,8 @@ type WorkerConfig struct {
 	Handler Handler
 	Owner   string // this server's name
 	Logger  *slog.Logger
-	Every   time.Duration                    // how often to look for due events; default a second
-	Wait    func(attempts int) time.Duration // until the next attempt; default ten seconds, doubling up to an hour
+	Every   time.Duration                    // interval of looking for due events; default a second
+	Wait    func(attempts int) time.Duration // delay before the next attempt; by default ten seconds, doubling up to an hour
 }
 
 // Worker hands stored events to a handler.
@@ -84,8 +84,8 @@ func (w *Worker) trim(ctx context.Context) error {
 	return w.Inbox.Store.TrimInbound(ctx, w.trimmed.Add(-store.KeepInboundBodies), w.trimmed.Add(-store.KeepInbound), maxKeptBodies)
 }
 
-// attempt handles an event once and records the outcome. An attempt that the
-// server's shutdown aborts does not count.
+// attempt handles an event once and records the outcome. An attempt does not
+// count if the server's shutdown aborts it.
 func (w *Worker) attempt(ctx context.Context, e store.InboundEvent) {
 	err := w.handle(ctx, e)
 	if ctx.Err() != nil {

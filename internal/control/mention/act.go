@@ -12,7 +12,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// place is a topic at its forge.
+// place is an issue or pull request at its forge.
 type place struct {
 	forge  forge.Forge
 	issues forge.Issues
@@ -58,7 +58,8 @@ func (p place) comments(ctx context.Context) ([]forge.Comment, error) {
 	return d.Comments(ctx, p.repo, p.topic.Number)
 }
 
-// bodyID is the id of the text of an issue or pull request among the comments.
+// bodyID is the id of the text of an issue or pull request in the list of
+// comments.
 const bodyID = "text"
 
 // handled reports whether the comment was acted on.
@@ -116,9 +117,9 @@ func (d *Desk) hear(ctx context.Context, p place) (more bool, err error) {
 	return false, nil
 }
 
-// act starts an agent for a mention, or sends it to the agent of the topic. It
-// replies with problems that the author of the mention can correct. It returns
-// an error only if a later attempt may succeed.
+// act starts an agent for a mention, or sends the mention to the topic's agent.
+// It replies with problems that the author of the mention can correct. It
+// returns an error only if a later attempt may succeed.
 func (d *Desk) act(ctx context.Context, p place, s subject, c forge.Comment) error {
 	t := p.topic
 	rest, _ := find(c.Body, d.Handle)
@@ -136,11 +137,11 @@ func (d *Desk) act(ctx context.Context, p place, s subject, c forge.Comment) err
 		return err
 	}
 	switch {
-	case t.AgentID == id && a == nil: // chosen by an earlier step
+	case t.AgentID == id && a == nil: // an earlier step has chosen the id
 		if err = d.start(ctx, p, s, c, q); err != nil && final(err) {
 			t.AgentID = ""
 		}
-	case t.AgentID == id: // started by an attempt that was not recorded
+	case t.AgentID == id: // an attempt that was not recorded has started it
 	case a == nil || a.Archived:
 		t.AgentID, t.Answer = id, ""
 		return nil
@@ -182,15 +183,15 @@ func (d *Desk) start(ctx context.Context, p place, s subject, c forge.Comment, q
 	return err
 }
 
-// review starts an agent of its own for a mention that asks for a review. The
-// topic's agent, if there is one, goes on.
+// review starts a separate agent for a mention that asks for a review. If the
+// topic has an agent, that agent continues.
 func (d *Desk) review(ctx context.Context, p place, s subject, c forge.Comment, q request, id string) error {
 	user, err := d.Account(ctx, p.repo.Host, c.Author)
 	if err == nil {
 		err = d.Agents.Review(ctx, Start{AgentID: id, UserID: user, Prompt: d.clean(reviewPrompt(s, c, q)), RepoURL: p.topic.RepoURL, PullRequest: s.url, Model: q.model})
 	}
 	switch {
-	case err == nil || fault.Of(err).Code == "agent_id_conflict": // started now, or by an attempt that was not recorded
+	case err == nil || fault.Of(err).Code == "agent_id_conflict": // started now, or earlier by an attempt that was not recorded
 		p.markHandled(c.ID, "")
 	case final(err):
 		p.markHandled(c.ID, sentence(err))
@@ -201,7 +202,7 @@ func (d *Desk) review(ctx context.Context, p place, s subject, c forge.Comment, 
 	return nil
 }
 
-// final reports whether a repeat would fail in the same way.
+// final reports whether a retry would fail in the same way.
 func final(err error) bool {
 	switch fault.Of(err).Kind {
 	case fault.KindInternal, fault.KindUnavailable:

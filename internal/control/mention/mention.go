@@ -2,12 +2,13 @@
 // issue or a pull request starts an agent, and a later mention there is a
 // follow-up to it. A single comment of the server shows the agent's state.
 //
-// An event only makes the issue or pull request due, and so does polling where
-// no events arrive. The desk reads it at its forge, and acts on comments of
-// people who may write to the repository. The id of an agent derives from the
-// comment that asked for it, and it is stored before the agent is started. The id of a follow-up's run derives from its comment, too.
-// So duplicate events, events out of order, and a server that dies at any point
-// never cause an agent or a run twice.
+// An event only makes the issue or pull request due; polling does the same
+// where no events arrive. The desk reads it at its forge, and acts on comments
+// of people who may write to the repository. The id of an agent derives from
+// the comment that asked for it, and it is stored before the agent is started.
+// The id of a follow-up's run derives from its comment, too. So duplicate
+// events, events out of order, and a server that dies at any point never cause
+// an agent or a run twice.
 //
 // Everything read from the forge is untrusted. Prompts quote it line by line.
 package mention
@@ -42,7 +43,7 @@ type Start struct {
 	Prompt      string
 	RepoURL     string
 	PullRequest string // URL of the pull request to work on; "" for an issue
-	Branch      string // to start from; "" is the default
+	Branch      string // branch to start from; "" is the default
 	Model       string // "" is the default
 }
 
@@ -81,10 +82,10 @@ type Config struct {
 	Models  func() []string                                                     // ids that the option model may have
 	Secrets func(string) map[string]string                                      // must not appear in prompts or comments; nil means none
 	Mark    func(words ...string) string                                        // a key for comments that others cannot guess
-	Shown   func(ctx context.Context, a agent.Agent, r agent.Run) (bool, error) // whether an agent's messages may be shown outside; nil means always
-	Repos   []forge.Repo                                                        // are polled for mentions
-	Poll    time.Duration                                                       // how often; required with Repos
-	Every   time.Duration                                                       // how often to look for due topics; default a second
+	Shown   func(ctx context.Context, a agent.Agent, r agent.Run) (bool, error) // reports whether an agent's messages may be shown outside; nil means always
+	Repos   []forge.Repo                                                        // repositories that are polled for mentions
+	Poll    time.Duration                                                       // interval of polling; required with Repos
+	Every   time.Duration                                                       // interval of looking for due topics; default a second
 	Logger  *slog.Logger
 }
 
@@ -140,8 +141,9 @@ func (d *Desk) Changed(ctx context.Context, c inbound.Change) error {
 	return nil
 }
 
-// owned reports whether an agent has opened the pull request and follows it:
-// then all comments there but those that ask for a review reach the agent anyway.
+// owned reports whether an agent has opened the pull request and follows it.
+// That agent gets all comments on it anyway, except those that ask for a
+// review.
 func (d *Desk) owned(ctx context.Context, t store.Topic) (bool, error) {
 	if t.Issue {
 		return false, nil

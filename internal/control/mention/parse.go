@@ -50,7 +50,7 @@ func find(text, handle string) (rest string, ok bool) {
 
 // closes reports whether a line ends the code that the fence began: a fence of
 // the same character that is at least as long, with nothing after it. A shorter
-// fence is part of the code, such as that of a quoted comment.
+// fence, such as the fence in a quoted comment, is part of the code.
 func closes(line, fence string) bool {
 	return len(line) >= len(fence) && strings.Trim(line, fence[:1]) == ""
 }
@@ -85,7 +85,7 @@ func isNameByte(c byte) bool {
 var optionGroup = regexp.MustCompile(`\[([^\[\]]*=[^\[\]]*)\]`)
 
 // options returns the options of a line, and the line without them. Brackets
-// within a word and those of links are no options.
+// within a word or of a link do not contain options.
 func options(line string) (all []string, rest string) {
 	last := 0
 	for _, m := range optionGroup.FindAllStringSubmatchIndex(line, -1) {
@@ -140,15 +140,15 @@ func reviewTask(line string) (rest string, ok bool) {
 	return strings.TrimSpace(rest), strings.EqualFold(strings.TrimRight(word, ".!,:;"), "review")
 }
 
-// AsksReview reports whether a comment on a pull request asks for a review of it, by
-// a mention of the handle and the word review.
+// AsksReview reports whether a comment on a pull request asks for a review of
+// the pull request, by a mention of the handle and the word review.
 func AsksReview(text, handle string) bool {
 	rest, ok := find(text, handle)
 	if !ok {
 		return false
 	}
 	q, err := parse(rest, nil, false)
-	if err != nil { // such as a model that does not exist, about which its author is told
+	if err != nil { // for example an unknown model; its author gets a reply
 		line, _, _ := strings.Cut(rest, "\n")
 		_, line = options(line)
 		_, q.review = reviewTask(strings.TrimLeft(forge.Line(line, maxTask), " :,-"))
@@ -156,8 +156,8 @@ func AsksReview(text, handle string) bool {
 	return q.review
 }
 
-// code returns a text from outside as code in Markdown, which cannot mention
-// anybody.
+// code returns untrusted text as Markdown code, in which mentions have no
+// effect.
 func code(s string) string { return "`" + strings.ReplaceAll(forge.Line(s, 100), "`", "'") + "`" }
 
 func codes(all []string) string {

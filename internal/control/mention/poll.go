@@ -20,13 +20,14 @@ const (
 // polled is a repository that is polled.
 type polled struct {
 	repo  forge.Repo
-	since time.Time                 // all changes before this time were read
+	since time.Time                 // all changes before this time have been read
 	seen  map[forge.Topic]time.Time // the time of the last change of each topic that was read
-	next  time.Time                 // not before; the forge limits requests
+	next  time.Time                 // earliest time of the next poll, because the forge limits requests
 }
 
-// pollAll polls the repositories until ctx ends. After a start, it reads all
-// changes of the last day again; the store knows which mentions were acted on.
+// pollAll polls the repositories until ctx ends. After a server start, it reads
+// all changes of the last day again; the store knows which mentions were
+// handled.
 func (d *Desk) pollAll(ctx context.Context) {
 	all := make([]polled, len(d.Repos))
 	for i, r := range d.Repos {
@@ -107,8 +108,8 @@ func (d *Desk) poll(ctx context.Context, of *polled) error {
 	return nil
 }
 
-// hasNews reports whether the topic has a mention that was not acted on.
-// Package follow handles pull requests that agents have opened.
+// hasNews reports whether the topic has a mention that was not handled. Package
+// follow handles pull requests that agents have opened.
 func (d *Desk) hasNews(ctx context.Context, p place) (bool, error) {
 	owned, err := d.owned(ctx, *p.topic)
 	if err != nil {

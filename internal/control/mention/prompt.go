@@ -18,7 +18,7 @@ const (
 	maxRecent   = 10       // the newest ones, in a follow-up
 )
 
-// clean removes the server's secrets, and marks that the text has no right to.
+// clean removes the server's secrets, and marks that only the server may use.
 func (d *Desk) clean(text string) string {
 	text = forge.WithoutMarks(text)
 	if d.Secrets == nil {
@@ -59,8 +59,8 @@ func task(t store.Topic, s subject, c forge.Comment, q request) string {
 	return b.String()
 }
 
-// reviewPrompt returns the prompt of an agent that reviews the pull request. It has
-// no comments of others.
+// reviewPrompt returns the prompt of an agent that reviews the pull request.
+// The prompt contains no comments of others.
 func reviewPrompt(s subject, c forge.Comment, q request) string {
 	var b strings.Builder
 	b.WriteString("Review the change.\n")

@@ -51,7 +51,7 @@ func (d *Desk) show(ctx context.Context, p place) (wait time.Duration, err error
 		t.CommentID = comments[at].ID
 	}
 	err = p.issues.EditComment(ctx, p.repo, forge.Topic{Number: t.Number, Issue: t.Issue}, t.CommentID, text)
-	if fault.Is(err, fault.KindNotFound) { // somebody has deleted it: say it anew
+	if fault.Is(err, fault.KindNotFound) { // somebody has deleted the comment: add a new one
 		t.CommentID, t.Shown = "", ""
 		return 0, nil
 	}
@@ -82,8 +82,8 @@ func unlessImpossible(err error) error {
 	return err
 }
 
-// state returns the text of the comment, or "" for no comment, and how long the
-// text stays true at least.
+// state returns the text of the comment, or "" for no comment, and the minimum
+// time for which the text stays true.
 func (d *Desk) state(ctx context.Context, t store.Topic) (text string, wait time.Duration, err error) {
 	a, err := d.agent(ctx, t)
 	if err != nil {

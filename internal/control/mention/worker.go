@@ -17,10 +17,10 @@ const (
 	workWithin = 2 * time.Minute
 	claimedFor = 5 * time.Minute // longer than an attempt takes
 	atOnce     = 8
-	activeWait = 5 * time.Second  // between checks of a working agent, which do not ask the forge
+	activeWait = 5 * time.Second  // delay between checks of a working agent, which send no requests to the forge
 	idleWait   = 30 * time.Second // the same for an agent that has just ended its run
 	shownFor   = 24 * time.Hour   // how long the state is shown after a run
-	oldest     = 24 * time.Hour   // mentions that were made longer before the first event are not acted on
+	oldest     = 24 * time.Hour   // maximum age of a mention at the first event; older mentions are ignored
 )
 
 // Run works on due topics until ctx ends. Topics that this server was working
@@ -57,8 +57,8 @@ func (d *Desk) attempt(ctx context.Context, t store.Topic) {
 	}
 }
 
-// work takes the next step for a topic, and returns how long to wait until the
-// one after it. Each step changes at most one thing at the forge, and
+// work takes the next step for a topic, and returns the delay until the
+// following step. Each step changes at most one thing at the forge, and
 // everything that it needs was stored before.
 func (d *Desk) work(ctx context.Context, t *store.Topic) (wait time.Duration, err error) {
 	defer func() {

@@ -8,8 +8,8 @@ import (
 )
 
 // checksText tells reviewers the results of a run's checks and the verdict on
-// its goal, or returns "" if there are none. Without shown it contains only
-// numbers, since commands may contain private words.
+// its goal, or returns "" if there are none. If shown is false, it contains
+// only numbers, because commands may contain private text.
 func checksText(e *agent.Evidence, shown bool) string {
 	if e == nil {
 		return ""
@@ -48,6 +48,6 @@ func checksText(e *agent.Evidence, shown bool) string {
 
 // summary describes a result on one line of Markdown.
 func summary(r agent.CheckResult) string {
-	r.Command = strings.ReplaceAll(oneLine(r.Command), "`", "'") // it is in a code span
+	r.Command = strings.ReplaceAll(oneLine(r.Command), "`", "'") // the command is in a code span
 	return r.Summary()
 }

@@ -12,8 +12,8 @@ import (
 
 const readBatch = 1000 // events per read
 
-// Proposal returns the request that ByHand would make for a repository by
-// default, as a preview for the user. It journals nothing.
+// Proposal returns the default request of ByHand for a repository, as a preview
+// for the user. It journals nothing.
 func (d *Desk) Proposal(ctx context.Context, agentID, repoURL string) (agent.PullRequestAsked, error) {
 	_, asked, err := d.proposal(ctx, agentID, repoURL, Options{})
 	return asked, err

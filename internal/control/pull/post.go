@@ -17,7 +17,7 @@ import (
 // Limits of a review's texts, in bytes.
 const (
 	maxReviewWords = 2 << 10
-	maxPlainReview = 48 << 10 // of a review in one comment, for which 64 KiB are allowed
+	maxPlainReview = 48 << 10 // limit of a review that is a single comment; forges allow 64 KiB
 )
 
 // statusName is the name of the status that reviewed commits get.
@@ -38,10 +38,10 @@ func wordOf(s agent.Severity) string {
 	return string(s)
 }
 
-// ComposeReview returns the review to journal and then to post, with the findings
-// that were not posted yet. complete reports that the agent has ended its work
-// itself. It does not contact the forge. The fault is privacy_mode if the agent's
-// text may not be shown outside.
+// ComposeReview returns the review to journal and then to post, with the
+// findings that were not posted yet. complete means that the agent has ended
+// its work itself. ComposeReview does not contact the forge. The fault is
+// privacy_mode if the agent's text may not be shown outside.
 func (d *Desk) ComposeReview(ctx context.Context, s *agent.State, complete bool) (agent.ReviewComposed, error) {
 	of := s.Review.PullRequest
 	if d.Mark == nil {
@@ -68,7 +68,7 @@ func (d *Desk) ComposeReview(ctx context.Context, s *agent.State, complete bool)
 		if file, other, ok := change.Place(f.Path, f.EndLine, f.OldSide); ok {
 			c.Path, c.OldPath, c.OtherLine = cmp.Or(file.New, file.Old), cmp.Or(file.Old, file.New), other
 		}
-		if clean(f.Suggestion) == f.Suggestion { // otherwise applying it would change a secret
+		if clean(f.Suggestion) == f.Suggestion { // applying a redacted suggestion would change a secret
 			c.Suggestion = f.Suggestion
 		}
 		out.Comments = append(out.Comments, c)
@@ -159,9 +159,9 @@ type reviewHost interface {
 	forge.Reviewed
 }
 
-// PostReview posts a journaled review at the pull request, resolves threads and sets
-// the status of the commit. It is idempotent: what the forge has already is not
-// posted again. The error is a fault.
+// PostReview posts a journaled review at the pull request, resolves threads and
+// sets the status of the commit. It is idempotent: it does not post anything
+// that the forge already has. The error is a fault.
 func (d *Desk) PostReview(ctx context.Context, of agent.ReviewedPull, n agent.ReviewComposed) (agent.ReviewPosted, error) {
 	f, r, err := d.forge(of.RepoURL)
 	if err != nil {
@@ -192,7 +192,7 @@ func (d *Desk) PostReview(ctx context.Context, of agent.ReviewedPull, n agent.Re
 		out.Remarks = append(out.Remarks, failedTo("the status of the commit was not set", err))
 	}
 	if ctx.Err() != nil {
-		return agent.ReviewPosted{}, context.Cause(ctx) // the remarks are about the end of the server
+		return agent.ReviewPosted{}, context.Cause(ctx) // the remarks report only that the server stops
 	}
 	d.seen.forget(of.URL)
 	return out, nil
@@ -200,7 +200,8 @@ func (d *Desk) PostReview(ctx context.Context, of agent.ReviewedPull, n agent.Re
 
 func failedTo(what string, err error) string { return what + ": " + fault.Of(err).Message }
 
-// postOnce posts what the pull request does not have yet.
+// postOnce posts the parts of the review that the pull request does not have
+// yet.
 func (d *Desk) postOnce(ctx context.Context, host reviewHost, r forge.Repo, of agent.ReviewedPull, n agent.ReviewComposed) (agent.ReviewPosted, error) {
 	number := int(of.Number)
 	c, done, err := forge.Posted(ctx, host, r, number, n.Mark)
@@ -228,9 +229,9 @@ func (d *Desk) postOnce(ctx context.Context, host reviewHost, r forge.Repo, of a
 	return agent.ReviewPosted{URL: posted.URL, Plain: true}, err
 }
 
-// isThere reports whether the comment would repeat one of another review, such as one
-// of an agent that has reviewed an earlier commit at the same time, or one that an
-// interrupted attempt has added.
+// isThere reports whether the pull request already has an equal comment.
+// Another agent that reviewed an earlier commit at the same time, or an
+// interrupted attempt, may have added it.
 func (d *Desk) isThere(threads []forge.Thread, of *agent.ReviewedPull, c agent.ReviewComment) bool {
 	return slices.ContainsFunc(threads, func(t forge.Thread) bool {
 		body := t.Comments[0].Body
@@ -255,11 +256,11 @@ func plainReview(body string, comments []forge.LineComment) string {
 	return cut(b.String(), maxPlainReview)
 }
 
-// resolve resolves the thread of an earlier finding. Where the forge cannot, it
-// replies, once.
+// resolve resolves the thread of an earlier finding. If the forge cannot
+// resolve threads, it replies once.
 func resolve(ctx context.Context, f forge.Reviewed, r forge.Repo, of agent.ReviewedPull, threadID string) error {
 	err := f.Resolve(ctx, r, int(of.Number), threadID)
-	if err == nil || fault.Is(err, fault.KindNotFound) { // somebody has deleted it
+	if err == nil || fault.Is(err, fault.KindNotFound) { // if not found, somebody has deleted the thread
 		return nil
 	}
 	if fault.Of(err).Code != forge.CodeUnsupported {

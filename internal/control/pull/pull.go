@@ -4,9 +4,9 @@
 // sent and its result afterwards. Forges return the existing pull request to a
 // repeated request, so no crash opens a second one.
 //
-// An agent does not choose the branches: the head is its own branch from the
-// journal, and the base the branch that it started from, unless its user names
-// another.
+// An agent cannot choose the branches: the head is the agent's own branch from
+// the journal. The base is the branch that the agent started from, unless its
+// user names another.
 package pull
 
 import (
@@ -46,11 +46,11 @@ type Config struct {
 	// Reviewers returns the users, by their names at the host, to request reviews
 	// from; nil means none.
 	Reviewers func(ctx context.Context, a agent.Agent, host string) ([]string, error)
-	// Mark returns a key for the words that others cannot guess, for the marks of
-	// reviews; nil means that no reviews are posted.
+	// Mark returns a key that is derived from words and that others cannot
+	// guess, for the marks of reviews; nil means that no reviews are posted.
 	Mark func(words ...string) string
-	// FailOn is the least severity of a finding with which the status of a reviewed
-	// commit is a failure; "" means that it never is.
+	// FailOn is the minimum severity of a finding at which the status of a
+	// reviewed commit becomes a failure; "" means never.
 	FailOn agent.Severity
 	// Poll is the first interval of [Desk.Wait]; 0 means ten seconds.
 	Poll   time.Duration
@@ -102,8 +102,9 @@ func (d *Desk) CanAsApp(repoURL string) error {
 	return err
 }
 
-// RepoOf returns the repository of a pull request, for cloning: repoURL, unless
-// that is "". If the two do not match, the error says so.
+// RepoOf returns the URL for cloning the repository of a pull request: repoURL,
+// if it is not "". If the pull request does not belong to repoURL, it returns
+// an error.
 func (d *Desk) RepoOf(repoURL, prURL string) (string, error) {
 	of, _, err := forge.ParsePullRequestURL(prURL)
 	if err != nil {
@@ -135,7 +136,7 @@ func (d *Desk) forge(repoURL string) (forge.Forge, forge.Repo, error) {
 	return d.Forges.Find(r)
 }
 
-// forgeFor returns the forge through which to request pull requests.
+// forgeFor returns the forge that opens pull requests.
 func (d *Desk) forgeFor(w agent.PullRequestOptions, repoURL string) (forge.Forge, forge.Repo, error) {
 	f, r, err := d.forge(repoURL)
 	if err != nil || !w.AsApp {
@@ -187,8 +188,8 @@ func pullRequestOf(p forge.PullRequest, repoURL string) agent.PullRequest {
 type Options struct {
 	Title, Body, Base string
 	Draft             bool
-	Said              string // default for the body: the agent's last message
-	Person            bool   // Title and Body were written by a person, and are not restricted
+	Said              string // the agent's last message, which is the default body
+	Person            bool   // whether a person wrote Title and Body, which are then not restricted
 }
 
 // Propose returns the request to the forge for the agent's n-th repository,
@@ -219,8 +220,8 @@ func (d *Desk) Propose(ctx context.Context, s *agent.State, n int, commit string
 	return asked, nil
 }
 
-// refs returns the repository's refs. If ref no longer exists, it falls back to
-// the default branch.
+// refs returns the repository's refs. If the starting ref no longer exists, it
+// falls back to the default branch.
 func (d *Desk) refs(ctx context.Context, url, ref string) (gateway.RefInfo, error) {
 	info, err := d.Git.Check(ctx, url, ref)
 	if err != nil && ref != "" && fault.Of(err).Code == "ref_not_found" {
@@ -229,8 +230,9 @@ func (d *Desk) refs(ctx context.Context, url, ref string) (gateway.RefInfo, erro
 	return info, err
 }
 
-// base returns the target branch: the requested one, that of the existing pull
-// request, the one that the agent started from, or the repository's default.
+// base returns the target branch: in this order, the requested branch, the
+// target of the existing pull request, the branch that the agent started from,
+// or the default branch.
 func base(a agent.Agent, n int, head string, info gateway.RefInfo, asked string) (string, error) {
 	if asked != "" {
 		if info.Branches[asked] == "" {
@@ -276,7 +278,7 @@ func (d *Desk) describe(ctx context.Context, s *agent.State, n int, commit, base
 	unhooked := s.Unhooked
 	if private {
 		a.Name, opts.Said = a.ID, ""
-		if len(unhooked) > 0 { // hooks may have printed anything
+		if len(unhooked) > 0 { // hooks may have printed a secret
 			unhooked = []string{"the agent's page says why"}
 		}
 		if p := a.PullRequest(a.Repos[n].URL, s.Checkout(n).Branch); !opts.Person && p != nil && p.URL != "" {
@@ -306,7 +308,7 @@ func (d *Desk) describe(ctx context.Context, s *agent.State, n int, commit, base
 			src.Task = s.Asked[n-1]
 		}
 	}
-	if !shown { // commits are pushed anyway; nothing else may be shown
+	if !shown { // only the commits may be shown, which are pushed anyway
 		src.Task, src.Said, src.Name = generalTitle, "", a.ID
 	}
 	if from := cmp.Or(base, s.Checkout(n).BaseCommit); from != "" && !private {
@@ -349,12 +351,12 @@ func (d *Desk) template(ctx context.Context, url, commit string) string {
 // wait.
 var waits = []time.Duration{time.Second, 4 * time.Second}
 
-// maxWait is the longest wait that a host may ask for. If it asks for a longer
-// one, Open fails at once.
+// maxWait is the longest wait that a host may ask for. If the host asks for a
+// longer wait, Open fails at once.
 const maxWait = 15 * time.Second
 
-// Open opens the requested pull request, or updates the existing one. Repeating
-// it never opens another. The error is a fault.
+// Open opens the requested pull request, or updates the existing one. A
+// repeated request never opens another pull request. The error is a fault.
 func (d *Desk) Open(ctx context.Context, a agent.Agent, asked agent.PullRequestAsked) (agent.PullRequestOpened, error) {
 	var opened agent.PullRequestOpened
 	err := retry(ctx, waits, func() (err error) {
@@ -439,8 +441,8 @@ func pick(all []forge.PullRequest) (forge.PullRequest, bool) {
 	return all[0], true
 }
 
-// change applies a request to an existing pull request. Text written by a
-// person is kept, unless that person, or the agent explicitly, asks for the
+// change applies a request to an existing pull request. It keeps text written
+// by a person, unless that person or, explicitly, the agent asks for the
 // change.
 func (d *Desk) change(ctx context.Context, f forge.Forge, r forge.Repo, a agent.Agent, asked agent.PullRequestAsked, p forge.PullRequest) (agent.PullRequest, error) {
 	was := a.PullRequest(asked.RepoURL, asked.Branch)

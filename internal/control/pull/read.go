@@ -26,11 +26,11 @@ type Subject string
 
 // Subjects.
 const (
-	Comments Subject = "comments" // on the pull request itself
+	Comments Subject = "comments" // comments on the pull request itself
 	Reviews  Subject = "reviews"
-	Threads  Subject = "threads" // on lines, with their replies
+	Threads  Subject = "threads" // comments on lines, with their replies
 	Checks   Subject = "checks"
-	Log      Subject = "log"     // of one check
+	Log      Subject = "log"     // log of one check
 	Replies  Subject = "replies" // everything that others wrote, for [Desk.Wait]
 )
 
@@ -151,7 +151,7 @@ func (d *Desk) remarks(ctx context.Context, f forge.Forge, r forge.Repo, p agent
 			return nil, err
 		}
 		for _, c := range comments {
-			if c.Path == "" && !strings.HasPrefix(c.ID, "review-") { // the others are read with threads and reviews
+			if c.Path == "" && !strings.HasPrefix(c.ID, "review-") { // other comments are read with threads and reviews
 				all = append(all, remark(c))
 			}
 		}
@@ -240,7 +240,8 @@ func (d *Desk) access(ctx context.Context, f forge.Forge, r forge.Repo, all []Re
 	}
 }
 
-// writers caches who may write to repositories. Its zero value is empty.
+// writers caches which users may write to repositories. Its zero value is
+// empty.
 type writers struct {
 	mu  sync.Mutex
 	all map[writer]access
@@ -277,8 +278,8 @@ func (w *writers) store(r forge.Repo, login string, may bool) {
 
 // render returns remarks as text for the model, and the remarks that the text
 // contains. It quotes every line that somebody else wrote, so that no such line
-// looks like one of the server's. If the text would be too long, the oldest
-// remarks are left out.
+// can look like a line by the server. If the text would be too long, it omits
+// the oldest remarks.
 func render(s Subject, p agent.PullRequest, all []Remark) (string, []Remark) {
 	if len(all) == 0 {
 		return fmt.Sprintf("There are no %s on your pull request %s.", s, p.URL), nil

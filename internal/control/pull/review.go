@@ -24,8 +24,8 @@ func (d *Desk) unfinished(a agent.Agent, asked agent.PullRequestAsked, p forge.P
 
 // review requests reviews from the agent's reviewers, with retries while the
 // host does not answer. A repeated request has no effect: see
-// [forge.Reviewing]. If it fails, the pull request stays open without
-// reviewers, and the error is logged and returned to be journaled.
+// [forge.Reviewing]. If the request fails, the pull request stays open without
+// reviewers, and review logs the error and returns it for the journal.
 func (d *Desk) review(ctx context.Context, f forge.Forge, r forge.Repo, a agent.Agent, asked agent.PullRequestAsked, p forge.PullRequest) *agent.Failure {
 	reviewing, ok := f.(forge.Reviewing)
 	if !ok || a.Pull.SkipReviewers || p.Draft || d.Reviewers == nil {
@@ -33,7 +33,7 @@ func (d *Desk) review(ctx context.Context, f forge.Forge, r forge.Repo, a agent.
 	}
 	logins, err := d.Reviewers(ctx, a, r.Host)
 	// The owner of the token has opened the pull request, and no host accepts
-	// them as its reviewer.
+	// its author as a reviewer.
 	logins = slices.DeleteFunc(logins, func(login string) bool { return strings.EqualFold(login, p.Author) })
 	if err == nil && len(logins) > 0 {
 		within := reviewWaits

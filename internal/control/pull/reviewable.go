@@ -85,8 +85,8 @@ func (d *Desk) mayPost(ctx context.Context, a agent.Agent, r agent.Run) error {
 	return err
 }
 
-// Marks of reviews and findings. Only the server can make their first word, so that
-// nobody can forge a review that was never posted.
+// Marks of reviews and findings. Only the server can compute the first word of
+// a mark, so that nobody can forge a review.
 var (
 	reviewMark  = regexp.MustCompile(`<!-- aloft review ([0-9a-f]+) (bc-[0-9a-f-]+) (run-[0-9A-Za-z-]+) ([0-9a-f]{40,64}) -->`)
 	findingMark = regexp.MustCompile(`<!-- aloft finding ([0-9a-f]+) (bc-[0-9a-f-]+) (F-\d+) -->`)
@@ -134,9 +134,9 @@ func titleOf(body string) string {
 	return forge.Line(strings.Trim(line, "* "), 300)
 }
 
-// addEarlier adds what earlier reviews of the pull request have found and which
-// lines were changed since the last one, as the forge has it now. If the commit of
-// the last review is gone, all lines count as changed.
+// addEarlier adds the findings of earlier reviews of the pull request, and the
+// lines that were changed since the last review, from the forge. If the commit
+// of the last review is gone, all lines count as changed.
 func (d *Desk) addEarlier(ctx context.Context, f forge.Forge, r forge.Repo, of *agent.ReviewedPull) error {
 	discussion, ok := f.(forge.Discussion)
 	reviewed, ok2 := f.(forge.Reviewed)
@@ -161,7 +161,7 @@ func (d *Desk) addEarlier(ctx context.Context, f forge.Forge, r forge.Repo, of *
 		return err
 	}
 	seen := map[string]bool{}
-	for _, t := range threads { // oldest first, so that a copy of a mark by others never comes before it
+	for _, t := range threads { // oldest first, so that a mark comes before copies of it by others
 		mark := d.findingOf(of, t.Comments[0].Body)
 		if mark == "" || seen[mark] {
 			continue
@@ -181,7 +181,7 @@ func (d *Desk) addEarlier(ctx context.Context, f forge.Forge, r forge.Repo, of *
 		of.Earlier = append(of.Earlier, e)
 	}
 	if last == of.Commit {
-		return nil // the same commit again: its owner wants all of it reviewed
+		return nil // the same commit again: the owner wants a complete review
 	}
 	since, err := d.Git.Change(ctx, of.RepoURL, last, of.Commit, patch.Max)
 	if ctx.Err() != nil {

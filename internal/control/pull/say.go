@@ -27,9 +27,9 @@ func unsigned(body string) string {
 
 const signatureBegin = "\n\n<sub>Written by the agent "
 
-// Compose returns the comment to journal and to send for a text of the model.
-// In privacy mode it is a general text, as for pull requests. Secrets are
-// removed.
+// Compose returns the comment to journal and to send for the model's text,
+// without secrets. In privacy mode, it returns a general text, as for pull
+// requests.
 func (d *Desk) Compose(ctx context.Context, s *agent.State, p agent.PullRequest, callID, threadID, body string) (agent.PullRequestSaid, error) {
 	private, err := d.privacy(ctx, s.Run)
 	if err != nil {
@@ -57,8 +57,9 @@ func (d *Desk) Compose(ctx context.Context, s *agent.State, p agent.PullRequest,
 }
 
 // Say adds the journaled comment to a pull request of the agent, or to one of
-// its threads, and returns its address. again reports that an earlier call may have sent it: then Say
-// looks for its key first, and never adds it twice. The error is a fault.
+// its threads, and returns its address. If again is true, an earlier call may
+// have sent the comment: then Say first looks for the comment's key, so that it
+// never adds a comment twice. The error is a fault.
 func (d *Desk) Say(ctx context.Context, a agent.Agent, p agent.PullRequest, comment agent.PullRequestSaid, again bool) (url string, err error) {
 	f, r, err := d.forgeFor(a.Pull, p.RepoURL)
 	if err != nil {
@@ -72,7 +73,7 @@ func (d *Desk) Say(ctx context.Context, a agent.Agent, p agent.PullRequest, comm
 				return err
 			}
 		}
-		again = true // an error does not tell whether the host has added it
+		again = true // after an error, the host may have added the comment
 		c, err = send(ctx, f, r, p, comment)
 		return err
 	})

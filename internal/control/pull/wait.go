@@ -10,17 +10,17 @@ import (
 	"aloft/internal/control/forge"
 )
 
-// Intervals at which a waiting agent's forge is asked. An hour of waiting costs
-// at most a few hundred requests, of the 5,000 that GitHub allows a token.
+// Intervals of polling a forge while an agent waits. An hour of waiting costs
+// at most a few hundred of the 5,000 requests that GitHub allows a token.
 const (
 	firstPoll   = 10 * time.Second
 	longestPoll = time.Minute
-	// emptyPolls is how often a forge is asked for checks that do not appear:
-	// during about a minute and a half.
+	// emptyPolls is how often a forge is polled for checks that do not appear:
+	// for about a minute and a half.
 	emptyPolls = 4
 )
 
-// Wait repeats the question until the time until. It returns earlier when a
+// Wait repeats the question until the given time. It returns earlier when a
 // check has failed or all have ended (Checks), or when there is a reply
 // (Replies). It waits longer between two requests if the forge asks for it.
 func (d *Desk) Wait(ctx context.Context, a agent.Agent, p agent.PullRequest, q Question, until time.Time) (Answer, error) {
@@ -64,8 +64,8 @@ func (d *Desk) Wait(ctx context.Context, a agent.Agent, p agent.PullRequest, q Q
 
 // waiter decides when a wait is over.
 type waiter struct {
-	empty    int // answers without checks
-	complete int // answers in a row in which all checks had ended
+	empty    int // number of answers without checks
+	complete int // number of consecutive answers in which all checks had ended
 }
 
 func (w *waiter) over(q Question, out Answer) bool {
@@ -85,8 +85,8 @@ func (w *waiter) over(q Question, out Answer) bool {
 		w.complete = 0
 		return false
 	}
-	// A job that depends on another appears only after that one has ended, so
-	// count the checks as ended only when two polls in a row say so.
+	// A job that depends on another appears only after the other has ended. So
+	// the checks have ended only if two polls in a row say so.
 	w.complete++
 	return w.complete > 1
 }

@@ -124,13 +124,13 @@ var escaped = strings.NewReplacer(`[`, `\[`, `]`, `\]`, "`", "\\`", `<`, `\<`, `
 
 var (
 	comment = regexp.MustCompile(`(?s)<!--.*?-->`)
-	// intended matches a heading of a template that asks for a description of the
+	// intended matches a template's heading that asks for a description of the
 	// change.
 	intended = regexp.MustCompile(`(?im)^#{1,6}[ \t]+[^\n]*\b(summary|description|describe|overview|what|changes?|proposed)\b[^\n]*$`)
 )
 
 // fill inserts the text into a template: below the first heading that asks for
-// it, or before everything.
+// a description, or else at the beginning.
 func fill(template, words string) string {
 	template = strings.TrimSpace(comment.ReplaceAllString(cut(strings.ReplaceAll(template, "\r\n", "\n"), maxTemplate), ""))
 	switch {
@@ -155,7 +155,7 @@ func oneLine(text string) string {
 	return text
 }
 
-// cut returns s in at most limit bytes.
+// cut returns the beginning of s, at most limit bytes.
 func cut(s string, limit int) string {
 	if len(s) <= limit {
 		return s
