@@ -40,7 +40,7 @@ func (b *Builder) RemoveDisk(id string) error {
 }
 
 // lastBegun returns roughly when a machine last started from a snapshot or, if
-// none has, when it was saved.
+// never, when the snapshot was saved.
 func lastBegun(n environment.Snapshot) time.Time {
 	if n.UsedAt.After(n.CreatedAt) {
 		return n.UsedAt

@@ -15,9 +15,9 @@ import (
 // A Listing is a [Forge] that can list the repositories a token can access.
 type Listing interface {
 	// Repositories returns the repositories that the token's owner owns or has
-	// been given access to, without archived ones, in no particular order. It
-	// uses the token for the parameter of, which may be only the beginning of a
-	// repository's URL. On error it returns what it has read so far.
+	// been given access to, without archived ones, in no particular order. The
+	// parameter of selects the token, and may be only the beginning of a
+	// repository's URL. On error it returns the repositories read so far.
 	Repositories(ctx context.Context, of Repo) ([]Repo, error)
 }
 
@@ -31,7 +31,7 @@ const (
 
 // Source is one configured credential.
 type Source struct {
-	URL string // URL prefix that it applies to, such as https://github.com/acme
+	URL string // prefix of the URLs to which it applies, such as https://github.com/acme
 	// List returns the repositories that the credential can access, like
 	// [Listing]; nil if the host cannot list them.
 	List func(ctx context.Context) ([]Repo, error)
@@ -57,18 +57,18 @@ type source struct {
 	asking chan struct{} // closed when the running request ends; nil if there is none
 }
 
-// NewCatalog returns a catalog of the credentials. If two match a repository
-// equally well, the first one counts, as in git.
+// NewCatalog returns a catalog of the credentials. If two credentials match a
+// repository equally well, the first one counts, as in git.
 func NewCatalog(all []Source, log *slog.Logger) *Catalog {
 	c := &Catalog{log: log, now: time.Now, wait: listWait}
 	for _, s := range all {
 		u, err := url.Parse(s.URL)
 		if err != nil {
-			continue // the gateway reports what is wrong with it
+			continue // the gateway reports the invalid URL
 		}
 		any, err := ParseURL(u.Scheme + "://" + u.Host + "/owner/name")
 		if err != nil {
-			continue // the gateway reports what is wrong with it
+			continue // the gateway reports the invalid URL
 		}
 		path := strings.TrimSuffix(strings.Trim(u.Path, "/"), ".git")
 		c.sources = append(c.sources, &source{
@@ -109,8 +109,8 @@ func (c *Catalog) Repositories(ctx context.Context) []string {
 }
 
 // refresh starts to update the source's list unless the cache is fresh. The
-// returned channel is closed when the list is there; nil means at once. The
-// request continues if ctx ends.
+// returned channel is closed when the list is available; nil means that it
+// already is. The request continues if ctx ends.
 func (c *Catalog) refresh(ctx context.Context, s *source) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()

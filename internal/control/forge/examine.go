@@ -4,9 +4,10 @@ import "context"
 
 // Examining is a [Forge] that can tell which scopes a token lacks.
 type Examining interface {
-	// Examine returns what the token for the repository lacks, as far as the host
-	// reveals it. It changes nothing at the host, and the repository need not
-	// exist. It returns a fault if the host rejects the token or is unreachable.
+	// Examine returns which scopes the token for the repository lacks, if the
+	// host reveals them. It changes nothing at the host, and the repository
+	// need not exist. It returns a fault if the host rejects the token or is
+	// unreachable.
 	Examine(ctx context.Context, r Repo) (Grant, error)
 }
 
@@ -14,5 +15,5 @@ type Examining interface {
 type Grant struct {
 	Login string   // the token's user; "" if the host does not tell
 	Lacks []string // missing scopes for pushing or opening pull requests
-	Told  bool     // the host reveals scopes; if not, Lacks is always empty
+	Told  bool     // whether the host reveals scopes; if not, Lacks is always empty
 }

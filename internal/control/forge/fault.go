@@ -33,7 +33,7 @@ func NotConfigured() *fault.Error {
 }
 
 const (
-	maxWait  = 2 * time.Hour // a longer wait counts as a refusal
+	maxWait  = 2 * time.Hour // longest wait; a rate limit with a longer wait counts as a refusal
 	maxWords = 500           // maximum bytes of a host's message that are kept
 )
 

@@ -1,11 +1,11 @@
-// Package forge is the interface to code hosts, where a pushed branch becomes
-// a pull request. The packages below it implement GitHub, GitLab and Gitea
-// (also Forgejo). A merge request is called a pull request here.
+// Package forge is the interface to code hosts, where a pushed branch becomes a
+// pull request. The packages below it implement GitHub, GitLab and Gitea (also
+// Forgejo). A merge request is called a pull request here.
 //
 // Every adapter uses the host's REST API directly, through [Wire], and not the
 // host's SDK. The dozen requests that are needed take less code than adapting
-// the SDKs' errors, retries and clients would. And there is a single place that
-// limits responses, follows redirects and protects tokens.
+// the SDKs' errors, retries and clients would. And the code that limits
+// responses, follows redirects and protects tokens exists only once.
 //
 // # Tokens
 //
@@ -17,7 +17,7 @@
 //	      token_env: ACME_TOKEN
 //
 // An adapter stores no token. For each request it asks [Tokens] for the
-// repository's token, which is the one with the longest matching URL, as for
+// repository's token, configured under the longest matching URL prefix, as for
 // git. So different owners at one host can have different tokens, and a token
 // that changes, such as the hourly ones of a GitHub App, needs no new adapter.
 //
@@ -25,8 +25,8 @@
 //
 // Responses of a host are untrusted: their size is limited, titles and names
 // are reduced to one plain line, and addresses other than http and https are
-// dropped. Bodies and comments are text by whoever wrote them, and are never
-// instructions. No error contains a token.
+// dropped. Bodies and comments are untrusted text, and never instructions. No
+// error contains a token.
 //
 // Errors are faults of package fault. Codes: integration_not_connected,
 // forge_no_token, forge_unauthorized, forge_denied, forge_not_found,
@@ -42,13 +42,14 @@ import (
 
 // A Forge is a code host, as seen by one configuration. Its methods are safe
 // for concurrent use. A host may also implement [Discussion], [Issues],
-// [Reviewing], [Reviewed], [Posting], [Logged], [Access], [Examining] and [Listing]; Aloft's
-// own all do.
+// [Reviewing], [Reviewed], [Posting], [Logged], [Access], [Examining] and
+// [Listing]; Aloft's own adapters all do.
 type Forge interface {
-	// Open opens the pull request, or returns the existing open one from the head
-	// to the base unchanged, so that a repeat after a crash never opens a second
-	// one. Texts that are too long for the host are truncated. Both branches must
-	// exist, and the head must be ahead of the base.
+	// Open opens the pull request, or returns an open pull request from the
+	// same head to the same base unchanged. So a retry after a crash never
+	// opens a second pull request. Texts that are too long for the host are
+	// truncated. Both branches must exist, and the head must be ahead of the
+	// base.
 	Open(ctx context.Context, n NewPullRequest) (PullRequest, error)
 	// Update changes the fields of c that are not nil, and returns the result.
 	Update(ctx context.Context, r Repo, number int, c Change) (PullRequest, error)
@@ -70,14 +71,15 @@ type Discussion interface {
 	// Comments returns the newest [MaxComments] comments, oldest first. The
 	// host's own notes are left out.
 	Comments(ctx context.Context, r Repo, number int) ([]Comment, error)
-	// Comment adds a comment. A repeated call adds another one.
+	// Comment adds a comment. A repeated call adds another comment.
 	Comment(ctx context.Context, r Repo, number int, body string) (Comment, error)
 }
 
 // Reviewing is a [Forge] that can request reviews.
 type Reviewing interface {
-	// RequestReview requests reviews from the given users, in addition to earlier
-	// requests. Repeating a request is not an error; an unknown user is.
+	// RequestReview requests reviews from the given users, in addition to
+	// earlier requests. A repeated request is not an error, but an unknown user
+	// is.
 	RequestReview(ctx context.Context, r Repo, number int, logins []string) error
 }
 
@@ -100,7 +102,7 @@ type Options struct {
 	Host   string // git.example.com:3000
 	API    string // address of its API, if not the host's default
 	Tokens Tokens
-	Client *http.Client // its transport is used; nil means one with the environment's proxies
+	Client *http.Client // only its transport is used; nil means a transport with the environment's proxies
 }
 
 // Limits of results.
@@ -125,7 +127,7 @@ type NewPullRequest struct {
 type PullRequest struct {
 	Repo       Repo
 	HeadRepo   Repo // repository of the head; a fork, or zero if it is gone or hidden
-	Number     int  // the number that users see; in GitLab the one within the project
+	Number     int  // the number that users see; in GitLab the number within the project
 	URL        string
 	Title      string // without the prefix with which GitLab and Gitea mark drafts
 	Body       string
@@ -160,7 +162,7 @@ type Check struct {
 	State   CheckState
 	Summary string    // one line; may be ""
 	URL     string    // address of its page; may be ""
-	LogID   string    // opaque: its job, for [Logged]; "" if the host has no log of it
+	LogID   string    // opaque id of its job, for [Logged]; "" if the host has no log
 	EndedAt time.Time // zero if it has not ended, or the host does not tell
 }
 
@@ -175,8 +177,8 @@ const (
 	Neutral CheckState = "neutral" // neither success nor failure: skipped or stale
 )
 
-// Verdict combines checks: Failure if one failed, else Pending if one is
-// pending, else Success; "" without checks.
+// Verdict combines the states of checks: Failure if a check failed, else
+// Pending if a check is pending, else Success; "" without checks.
 func Verdict(checks []Check) CheckState {
 	var v CheckState
 	for _, c := range checks {
@@ -200,5 +202,5 @@ type Comment struct {
 	CreatedAt time.Time
 	URL       string
 	Path      string // file of a comment on a line
-	Line      int    // line in the file; 0 if there is none, or it no longer exists
+	Line      int    // line in the file; 0 if the comment is not on a line, or the line no longer exists
 }

@@ -8,7 +8,7 @@ import (
 // Issue is an issue on a host.
 type Issue struct {
 	Repo      Repo
-	Number    int // the number that users see; in GitLab the one within the project
+	Number    int // the number that users see; in GitLab the number within the project
 	URL       string
 	Title     string
 	Body      string
@@ -18,20 +18,23 @@ type Issue struct {
 
 // Issues is a [Forge] with issues, and with comments that can be changed.
 type Issues interface {
-	// Issue returns an issue. A pull request is not found, also where both share
-	// their numbers.
+	// Issue returns an issue. For the number of a pull request, the fault is
+	// forge_not_found, even at hosts where issues and pull requests share their
+	// numbers.
 	Issue(ctx context.Context, r Repo, number int) (Issue, error)
 	// IssueComments returns the newest [MaxComments] comments of an issue, oldest
 	// first. The host's own notes are left out.
 	IssueComments(ctx context.Context, r Repo, number int) ([]Comment, error)
-	// CommentIssue adds a comment to an issue. A repeated call adds another one.
+	// CommentIssue adds a comment to an issue. A repeated call adds another
+	// comment.
 	CommentIssue(ctx context.Context, r Repo, number int, body string) (Comment, error)
-	// EditComment replaces the text of a comment that the token's user has added
-	// with CommentIssue, or with [Discussion.Comment] if on is a pull request.
+	// EditComment replaces the text of a comment that the token's user has
+	// added with CommentIssue, or, on a pull request, with
+	// [Discussion.Comment].
 	EditComment(ctx context.Context, r Repo, on Topic, id, body string) error
-	// Updated returns the issues and pull requests that have changed since then,
-	// for example by a comment, in any order. If there are more than a thousand,
-	// some are left out.
+	// Updated returns the issues and pull requests that have changed since the
+	// given time, for example by a comment, in any order. If there are more
+	// than a thousand, some are left out.
 	Updated(ctx context.Context, r Repo, since time.Time) ([]Update, error)
 }
 
@@ -44,5 +47,5 @@ type Update struct {
 // Topic names an issue or a pull request of a repository.
 type Topic struct {
 	Number int
-	Issue  bool // it is an issue, not a pull request
+	Issue  bool // whether it is an issue, not a pull request
 }

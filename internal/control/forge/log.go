@@ -22,9 +22,9 @@ import (
 const MaxLog = 64 << 10
 
 const (
-	maxRawLog  = 4 * MaxLog      // bytes of the end of a log that are cleaned; escape sequences are dropped from them
+	maxRawLog  = 4 * MaxLog      // bytes at the end of a log that are cleaned, including escape sequences to be removed
 	maxLogRead = 512 << 20       // bytes; hosts send logs from the beginning
-	logTimeout = 2 * time.Minute // of reading one log
+	logTimeout = 2 * time.Minute // timeout for reading one log
 )
 
 // Logged is a [Forge] whose CI jobs have logs that can be read.
@@ -81,8 +81,8 @@ func CleanLog(raw []byte) []byte {
 }
 
 // Tail sends a request whose response is a text, and returns the end of it as
-// [CleanLog] does. It follows a redirect, also to another host, without the
-// token: hosts keep logs in object stores and redirect to a signed address.
+// [CleanLog] does. It follows redirects to other hosts, without the token,
+// because hosts keep logs in object stores and redirect to signed addresses.
 func (w *Wire) Tail(ctx context.Context, a Ask) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
@@ -140,8 +140,8 @@ func (t *tail) Write(p []byte) (int, error) {
 }
 
 // store returns the transport for an address to which a host redirects. It
-// refuses link-local addresses, where clouds serve the keys of machines, and
-// loopback addresses unless the host itself has one.
+// refuses link-local addresses, where clouds serve credentials, and loopback
+// addresses unless the host itself has a loopback address.
 func (w *Wire) store(to *url.URL) http.RoundTripper {
 	t, ok := w.client.Transport.(*http.Transport)
 	if !ok {
@@ -168,7 +168,7 @@ func (w *Wire) store(to *url.URL) http.RoundTripper {
 	return t
 }
 
-// local reports whether the address is on this machine.
+// local reports whether the address is a loopback address.
 func local(u *url.URL) bool {
 	ip, err := netip.ParseAddr(u.Hostname())
 	return u.Hostname() == "localhost" || err == nil && ip.Unmap().IsLoopback()

@@ -19,7 +19,7 @@ func Mark(key string) string { return markBegin + " " + key + " -->" }
 func IsMarked(body string) bool { return strings.Contains(body, markBegin) }
 
 // markStart matches the beginning of a mark. It also matches a repeated word,
-// because removing one of several would otherwise leave a mark.
+// because removing one repetition would otherwise leave a mark.
 var markStart = regexp.MustCompile("<!-- (aloft)+")
 
 // WithoutMarks returns a text, such as a model's, without marks.

@@ -15,8 +15,8 @@ type Opener struct {
 }
 
 // Open calls find to look for an open pull request from n's head to n's base,
-// and create if there is none. If create is refused, it calls find again, since
-// somebody else may have been first.
+// and create if there is none. If create is refused, it calls find again,
+// because somebody else may have opened the pull request.
 func (o *Opener) Open(ctx context.Context, n NewPullRequest, find func() ([]PullRequest, error), create func() (PullRequest, error)) (PullRequest, error) {
 	if err := n.Check(); err != nil {
 		return PullRequest{}, err

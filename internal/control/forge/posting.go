@@ -10,12 +10,12 @@ import (
 
 // Posting is a [Forge] at which code reviews and statuses can be posted.
 type Posting interface {
-	// PostReview posts a review with comments on lines of the pull request's diff,
-	// and returns it with its ID and URL. The review and each comment are
-	// recognized by their marks: a repeated call posts only what is missing,
-	// wherever an earlier one was interrupted. The fault is forge_refused if the
-	// host does not accept the review, for example because a line is not part of the
-	// diff or the token's user has a review in preparation.
+	// PostReview posts a review with comments on lines of the pull request's
+	// diff, and returns it with its ID and URL. It recognizes the review and
+	// each comment by their marks, so a call after an interrupted call posts
+	// only the missing parts. The fault is forge_refused if the host does not
+	// accept the review, for example because a line is not part of the diff or
+	// the token's user has a review in preparation.
 	PostReview(ctx context.Context, r Repo, number int, n NewReview) (Comment, error)
 	// SetStatus sets a status of a commit, and replaces the earlier one of the same
 	// name. Hosts have no neutral status: Neutral becomes Success.
@@ -24,7 +24,7 @@ type Posting interface {
 
 // NewReview is a review to post, without a verdict.
 type NewReview struct {
-	Commit   string // that was reviewed
+	Commit   string // the reviewed commit
 	Body     string // Markdown, without the mark
 	Mark     string // a result of [Mark]
 	Comments []LineComment
@@ -32,12 +32,12 @@ type NewReview struct {
 
 // LineComment is a comment on lines of a diff. The lines are within one hunk.
 type LineComment struct {
-	Path, OldPath string // of the file after and before the change; the same unless it was renamed
+	Path, OldPath string // paths of the file after and before the change; equal unless it was renamed
 	StartLine     int    // the first line
 	Line          int    // the last line
-	OldSide       bool   // the lines are those of the file before the change
-	// OtherLine is the number of Line on the other side of the diff, or 0 if the
-	// change adds or removes the line.
+	OldSide       bool   // whether the lines are in the file before the change
+	// OtherLine is the number of the same line in the other version of the
+	// file, or 0 if the change adds or removes the line.
 	OtherLine  int
 	Body       string // Markdown, without the suggestion and the mark
 	Suggestion string // replaces the lines; "" if there is none
@@ -52,7 +52,7 @@ type Status struct {
 	URL     string // for more details; may be ""
 }
 
-// maxStatus is the length of a status's summary that all hosts accept.
+// maxStatus is the maximum length of a status's summary that all hosts accept.
 const maxStatus = 140
 
 // Line returns the summary that every host accepts.
@@ -74,11 +74,12 @@ func (n NewReview) Check() error {
 	return nil
 }
 
-// Text returns the body, of at most most bytes with the mark.
+// Text returns the body, with the mark, at most the given number of bytes in
+// total.
 func (n NewReview) Text(most int) string { return Cut(n.Body, most-len(n.Mark)-1) + "\n" + n.Mark }
 
-// Text returns the text of the comment with its mark and its suggestion, as a
-// block of code of the given kind, such as "suggestion".
+// Text returns the text of the comment, its suggestion as a block of code of
+// the given kind, such as "suggestion", and its mark.
 func (c LineComment) Text(kind string) string {
 	text := c.Body
 	if c.Suggestion != "" {
@@ -87,7 +88,7 @@ func (c LineComment) Text(kind string) string {
 	return text + "\n" + c.Mark
 }
 
-// Fenced returns a text as a block of code in Markdown, which the text cannot end.
+// Fenced returns a text as a Markdown block of code that the text cannot end.
 func Fenced(kind, text string) string {
 	fence := "```"
 	for strings.Contains(text, fence) {
@@ -105,8 +106,8 @@ func marked(all []Comment, mark string) (Comment, bool) {
 	return all[at], true
 }
 
-// CheckReview returns a fault for reviews that no host accepts, and the comment of the
-// review if an earlier call has posted it.
+// CheckReview returns a fault for reviews that no host accepts, or the review's
+// comment if an earlier call has posted the review.
 func CheckReview(ctx context.Context, d Discussion, r Repo, number int, n NewReview) (c Comment, posted bool, err error) {
 	if err := n.Check(); err != nil {
 		return Comment{}, false, err

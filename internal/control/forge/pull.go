@@ -11,9 +11,9 @@ func FetchPull[T any](ctx context.Context, w *Wire, a Ask, convert func(T, Repo)
 	return convert(v, a.Repo), nil
 }
 
-// FindPulls requests a list of pull requests page by page, and returns the first
-// [MaxFound] with the head in the repository itself. The host need not have filtered
-// the list: forks may have a branch of the same name.
+// FindPulls requests a list of pull requests page by page, and returns the
+// first [MaxFound] whose head is in the repository itself. It filters the list,
+// because forks may have a branch of the same name.
 func FindPulls[T any](ctx context.Context, w *Wire, a Ask, head string, convert func(T, Repo) PullRequest) ([]PullRequest, error) {
 	var all []PullRequest
 	err := Pages(ctx, w, a, func(page []T) bool {
@@ -35,9 +35,9 @@ func FetchDefaultBranch(ctx context.Context, w *Wire, a Ask) (string, error) {
 	return Line(v.Name, 255), err
 }
 
-// Texts returns the changed texts as fields of a request: the title, which title
-// converts to the host's form, and the body, of at most most bytes, in the field with
-// the given name.
+// Texts returns the changed texts as fields of a request. The function title
+// converts the title to the host's form. The body is cut to the given number of
+// bytes, and its field has the given name.
 func (c Change) Texts(title func(string) string, body string, most int) map[string]any {
 	in := map[string]any{}
 	if c.Title != nil {
@@ -49,9 +49,9 @@ func (c Change) Texts(title func(string) string, body string, most int) map[stri
 	return in
 }
 
-// HeadIn returns the repository of a pull request's head. head and base are the paths
-// of the repositories of the head and the base as the host knows them, which differ
-// from r's if r was renamed.
+// HeadIn returns the repository of a pull request's head. head and base are the
+// repository paths of the pull request at the host, which differ from r's path
+// if r was renamed.
 func HeadIn(r Repo, head, base string) Repo {
 	if head == base {
 		return r

@@ -23,8 +23,8 @@ type Repo struct {
 
 // ParseURL parses a git URL of a repository: https, http, ssh, or
 // git@host:path. It uses the gateway's parser, so that a URL cannot mean one
-// host to git and another to the forge. The port of ssh is dropped, since it
-// says nothing about the web port; [Set.Of] then finds the host by its name.
+// host to git and another to the forge. It drops the port of ssh, which says
+// nothing about the web port; [Set.Find] then finds the host by its name.
 func ParseURL(s string) (Repo, error) {
 	m, err := repourl.Parse(s)
 	if err != nil {
@@ -47,7 +47,7 @@ func ParseURL(s string) (Repo, error) {
 }
 
 // valid reports whether the names are valid for a repository. Request URLs are
-// built from them, so everything ambiguous in a URL is rejected.
+// built from them, so names that are ambiguous in a URL are rejected.
 func (r Repo) valid() bool {
 	parts := strings.Split(r.Path, "/")
 	return r.Host != "" && len(r.Path) <= 1024 && len(parts) >= 2 && len(parts) <= 24 && utf8.ValidString(r.Path) &&
@@ -77,8 +77,8 @@ func (r Repo) Same(o Repo) bool {
 
 const maxURL = 2048 // bytes
 
-// pullURL matches the path of a pull request's page and of pages below it:
-// owner/name/pull/7 (GitHub), owner/name/pulls/7 (Gitea),
+// pullURL matches the path of the page of a pull request, and of pages below
+// it: owner/name/pull/7 (GitHub), owner/name/pulls/7 (Gitea),
 // group/name/-/merge_requests/7 (GitLab; older versions without the dash).
 var pullURL = regexp.MustCompile(`^/(.+?)/(?:pull|pulls|-/merge_requests|merge_requests)/([1-9][0-9]{0,8})(?:/.*)?$`)
 
@@ -138,7 +138,7 @@ func KindOf(host string) (Kind, bool) {
 type Set map[string]Forge
 
 // Find returns the forge of a repository, and the repository with the host as
-// configured. A host configured with a port is also found by its name alone, as
+// configured. It also finds a host configured with a port by the name alone, as
 // in ssh URLs.
 func (s Set) Find(r Repo) (Forge, Repo, error) {
 	r.Host = strings.ToLower(r.Host)

@@ -180,14 +180,14 @@ func (i REST) RequestReview(ctx context.Context, r Repo, number int, logins []st
 func (i REST) Permission(ctx context.Context, r Repo, login string) (string, error) {
 	v, err := Fetch[struct{ Permission string }](ctx, i.Wire, Ask{Repo: r, Path: RESTPath(r, "collaborators", login, "permission")})
 	if fault.Is(err, fault.KindNotFound) {
-		_, err = i.DefaultBranch(ctx, r) // the repository may be what cannot be found
+		_, err = i.DefaultBranch(ctx, r) // not found may refer to the user or to the repository
 		return "", err
 	}
 	return v.Permission, err
 }
 
-// AddReview posts a review with comments in the host's form, as a whole. Its
-// response is decoded into out.
+// AddReview posts a review with comments in the host's form, as a whole. It
+// decodes the response into out.
 func (i REST) AddReview(ctx context.Context, r Repo, number int, n NewReview, comments, out any) error {
 	a := RESTPull(r, number, "reviews")
 	a.Method, a.Out = http.MethodPost, out

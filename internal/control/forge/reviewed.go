@@ -26,8 +26,9 @@ type Reviewed interface {
 	// Reviews returns the submitted reviews, oldest first. If there are more than
 	// [MaxReviews], it returns the newest ones.
 	Reviews(ctx context.Context, r Repo, number int) ([]Review, error)
-	// Reply adds a comment to a thread of the pull request. A repeated call adds
-	// another one. The fault is forge_unsupported if the host cannot do this.
+	// Reply adds a comment to a thread of the pull request. A repeated call
+	// adds another comment. The fault is forge_unsupported if the host does not
+	// support replies.
 	Reply(ctx context.Context, r Repo, number int, threadID, body string) (Comment, error)
 	// Resolve marks a thread of the pull request as resolved. Repeating it is not
 	// an error.
@@ -38,7 +39,7 @@ type Reviewed interface {
 type Access interface {
 	// MayWrite reports whether the user may push to the repository. It returns
 	// false for users who do not exist. The fault is forge_denied if the token
-	// may not ask.
+	// may not query this.
 	MayWrite(ctx context.Context, r Repo, login string) (bool, error)
 }
 
@@ -46,13 +47,12 @@ type Access interface {
 type Thread struct {
 	ID        string // opaque
 	Path      string
-	Line      int // the last line that it is about; 0 for the whole file
+	Line      int // the last line of the thread; 0 for the whole file
 	StartLine int // the first line of several; 0 if there is only one
-	// OldSide reports that the line numbers refer to the file before the
-	// change.
+	// OldSide means that the line numbers refer to the file before the change.
 	OldSide bool
-	// Outdated reports that the lines were changed after the first comment.
-	// Line then refers to the commit that was commented on.
+	// Outdated means that the lines were changed after the first comment. Line
+	// then refers to the commit on which the comment was made.
 	Outdated bool
 	Resolved bool
 	Comments []Comment // oldest first
@@ -99,7 +99,8 @@ func NewestReviews(all []Review) []Review {
 	return all[max(len(all)-MaxReviews, 0):]
 }
 
-// NoThread returns the fault for a thread that is not one of the pull request.
+// NoThread returns the fault for a thread that does not belong to the pull
+// request.
 func NoThread(r Repo, number int, threadID string) error {
 	return fault.NotFound("the pull request %d of %s has no thread %q", number, r, Line(threadID, 100)).Named(CodeNotFound).
 		Hint("list its threads, and use the id of one")

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Line reduces s to one plain line of at most most bytes, with an ellipsis if
-// it is truncated.
+// Line reduces s to one plain line of limited length in bytes, with an ellipsis
+// if it is truncated.
 func Line(s string, most int) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsSpace(r) || unicode.IsControl(r) {
@@ -24,16 +24,16 @@ func Line(s string, most int) string {
 	return Cut(strings.Join(strings.Fields(s), " "), most)
 }
 
-// isHidden reports whether a person does not see a character that a model reads:
-// marks of text direction, which could reverse the surrounding text, tags,
-// characters without width, and supplementary variation selectors. Joiners, which
-// some scripts and emoji need, are not hidden.
+// isHidden reports whether a character is invisible to people but visible to a
+// model: marks of text direction, which could reverse the surrounding text,
+// tags, characters without width, and supplementary variation selectors.
+// Joiners, which some scripts and emoji need, do not count as hidden.
 func isHidden(r rune) bool {
 	return unicode.Is(unicode.Cf, r) && r != '\u200c' && r != '\u200d' || 0xE0100 <= r && r <= 0xE01EF
 }
 
-// Cut truncates s to at most most bytes, with an ellipsis, and never within a
-// character. It removes invalid UTF-8 and NUL, which hosts reject.
+// Cut truncates s to a limited number of bytes, with an ellipsis, and never
+// within a character. It removes invalid UTF-8 and NUL, which hosts reject.
 func Cut(s string, most int) string {
 	const more = "…"
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "")
@@ -56,7 +56,7 @@ func Web(s string) string {
 	return u.String()
 }
 
-// Hash returns a commit id, or "" if s is not one.
+// Hash returns s if it is a commit id, or else "".
 func Hash(s string) string {
 	if len(s) != 40 && len(s) != 64 || strings.Trim(s, "0123456789abcdef") != "" {
 		return ""
@@ -88,8 +88,8 @@ func cutMark(title string) (string, bool) {
 	return title, false
 }
 
-// Marked adds or removes the draft prefix of a title, and truncates the result
-// to most bytes.
+// Marked adds or removes the draft prefix of a title, and limits the length of
+// the result in bytes.
 func Marked(mark, title string, draft bool, most int) string {
 	rest, _ := Unmarked(Line(title, most))
 	if !draft {
@@ -115,8 +115,8 @@ func ByName(all []Check) []Check {
 	return all
 }
 
-// Quote writes the text with "> " before each line, which the text cannot
-// forge.
+// Quote prefixes every line of the text with "> ", so that no text can end its
+// own quotation.
 func Quote(b *strings.Builder, text string) {
 	text = strings.Map(func(r rune) rune {
 		switch {

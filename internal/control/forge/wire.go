@@ -24,12 +24,12 @@ import (
 const (
 	dialTimeout    = 5 * time.Second
 	requestTimeout = 30 * time.Second
-	maxAnswer      = 16 << 20 // bytes; more than a hundred pull requests with the longest bodies
+	maxAnswer      = 16 << 20 // bytes; more than a hundred pull requests with bodies of maximum length take
 	maxValues      = 200_000  // JSON values of a response; a hundred pull requests have less than 100,000
 	maxErrorBody   = 64 << 10
 	maxRedirects   = 3
 	maxPages       = 10
-	maxWholePages  = 200 // of a list that is useful only as a whole
+	maxWholePages  = 200 // maximum number of pages of a list that is useful only if complete
 )
 
 // transport is shared by all wires.
@@ -50,10 +50,10 @@ func Token(token string) Tokens {
 	return func(context.Context, Repo) (string, error) { return token, nil }
 }
 
-// Wire sends JSON requests to the REST API of one host. It follows no redirects
-// to other hosts, nor any that change the method; it limits the size and
-// duration of responses; it turns failures into faults; and it keeps tokens out
-// of faults. It is safe for concurrent use.
+// Wire sends JSON requests to the REST API of one host. It does not follow
+// redirects to other hosts or redirects that change the method. It limits the
+// size and duration of responses, converts failures to faults, and removes
+// tokens from faults. It is safe for concurrent use.
 type Wire struct {
 	base    *url.URL
 	client  http.Client
@@ -96,7 +96,7 @@ func (w *Wire) redirect(to *http.Request, via []*http.Request) error {
 	case to.URL.Scheme != w.base.Scheme || to.URL.Host != w.base.Host:
 		return fault.Conflict("%s redirects to %s, which would get the token", via[0].URL.Host, Line(to.URL.Host, 255)).Named(CodeConflict).Hint("configure the address that it leads to, if that is the host's")
 	case to.Method != via[0].Method:
-		return http.ErrUseLastResponse // a POST would become a GET; the status of this response tells
+		return http.ErrUseLastResponse // following would turn the POST into a GET; the status of this response shows the redirect
 	}
 	return nil
 }
@@ -104,15 +104,15 @@ func (w *Wire) redirect(to *http.Request, via []*http.Request) error {
 // Ask is one request.
 type Ask struct {
 	Repo   Repo
-	OfHost bool   // the request is about the host, and Repo need not be complete
+	OfHost bool   // whether the request is about the host, so that Repo need not be complete
 	Method string // defaults to GET
 	Path   []string
 	Query  url.Values
 	In     any         // sent as JSON unless nil
 	Out    any         // decoded from JSON unless nil
 	Header http.Header // receives the response headers unless nil
-	// Failed returns the fault that a decoded response reports in spite of its
-	// status, or nil; optional.
+	// Failed returns the fault that a decoded response reports despite a
+	// successful status, or nil; optional.
 	Failed func() error
 }
 
@@ -150,7 +150,8 @@ func AllPages[T any](ctx context.Context, w *Wire, a Ask, page func(T)) error {
 	return err
 }
 
-// pages requests at most limit pages. more reports whether there are others.
+// pages requests at most limit pages. more reports whether there are more
+// pages.
 func pages[T any](ctx context.Context, w *Wire, a Ask, limit int, page func(T) (enough bool)) (more bool, err error) {
 	at := w.address(a.Path, a.Query)
 	for range limit {
@@ -221,7 +222,7 @@ func (w *Wire) send(ctx context.Context, client *http.Client, at *url.URL, a Ask
 		return nil, "", fault.Invalid("%q is not a repository of a forge", Line(a.Repo.String(), maxWords)).Named(CodeRefused)
 	}
 	if slices.ContainsFunc(a.Path, func(p string) bool { return p == "" || p == "." || p == ".." }) {
-		return nil, "", fault.Invalid("the request about %s has an empty path segment", a.Repo).Named(CodeRefused) // an empty segment would change the meaning of the path
+		return nil, "", fault.Invalid("the request about %s has an empty path segment", a.Repo).Named(CodeRefused) // an empty segment would change which resource the path names
 	}
 	token, err := w.tokens(ctx, a.Repo)
 	if err != nil {
@@ -268,7 +269,7 @@ func (w *Wire) refused(a Ask, res *http.Response, token string) error {
 	if res.StatusCode >= 200 && res.StatusCode <= 299 {
 		return nil
 	}
-	data, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // read as much of an explanation as there is
+	data, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // read the explanation as far as possible
 	return clean(Refusal(a.Repo, res.StatusCode, res.Header, w.words(data), time.Now()), token)
 }
 
@@ -292,10 +293,10 @@ func next(at *url.URL, h http.Header) *url.URL {
 	return nil
 }
 
-// minSecret is the length from which a token is replaced in texts.
+// minSecret is the minimum length of a token that is replaced in texts.
 const minSecret = 4
 
-// clean removes the token from a fault, where a hostile host may have echoed
+// clean removes the token from a fault, because a hostile host may have echoed
 // it.
 func clean(err error, token string) error {
 	f, ok := errors.AsType[*fault.Error](err)

@@ -18,7 +18,7 @@ import (
 	"aloft/internal/secret"
 )
 
-// workspace is the folder of the repository in a machine, the value of
+// workspace is the repository's folder in a machine. It replaces
 // ${workspaceFolder} in the configuration of remote servers.
 const workspace = "/workspace"
 
@@ -35,7 +35,7 @@ type AgentsConfig struct {
 	// the agent's creation.
 	Environment func(ctx context.Context, a agent.Agent) (environment.Environment, error)
 	// Variables returns the variables of the agent's machine. A server's
-	// configuration can refer to no others.
+	// configuration can refer only to these.
 	Variables func(ctx context.Context, a agent.Agent) (secret.Set, time.Time, error)
 }
 
@@ -47,7 +47,7 @@ type Agents struct {
 	busy map[string]*engaged // by agent
 }
 
-// engaged is an agent's party and the number of its users.
+// engaged is an agent's party with the number of its users.
 type engaged struct {
 	*Party
 	egress string // identifies the network policy for the repository's servers
@@ -169,8 +169,8 @@ func (g *Agents) ServersOf(ctx context.Context, s *agent.State) ([]mcp.Server, [
 	return servers, slices.Concat(left, unset, out), nil
 }
 
-// project reads the servers that the repository configures. An unreadable file
-// is reported as left out.
+// project reads the servers that the repository configures. It reports an
+// unreadable file as left out.
 func (g *Agents) project(ctx context.Context, a agent.Agent) ([]mcp.Server, []mcp.LeftOut) {
 	for _, name := range mcp.Files {
 		data, err := g.File(ctx, a, a.RulesAt, name)
@@ -260,8 +260,8 @@ func (g *Agents) Read(ctx context.Context, s *agent.State, server mcp.Server, ur
 }
 
 // SignIn returns the address at which the agent's user starts a sign-in to the
-// server, or "" if none is needed. It is a page of Aloft, because only the
-// user's own browser may start a sign-in.
+// server, or "" if no sign-in is needed. The address is a page of Aloft,
+// because only the user's own browser may start a sign-in.
 func (g *Agents) SignIn(ctx context.Context, s *agent.State, server mcp.Server) (string, error) {
 	if !server.Remote() {
 		return "", nil

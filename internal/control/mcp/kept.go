@@ -32,9 +32,9 @@ type Vault interface {
 
 // StoredServer is a server configured by the team or a user.
 type StoredServer struct {
-	ID        string // stays the same while the owner has a server of that name
+	ID        string // stays the same while the owner has a server with this name
 	Owner     secret.Owner
-	CreatedAt time.Time // of the current version
+	CreatedAt time.Time // creation time of the current version
 	mcp.Server
 }
 
@@ -141,8 +141,8 @@ func (s *Servers) Add(ctx context.Context, userID int64, team bool, server mcp.S
 	return k, err
 }
 
-// check rejects a server that is invalid or must not be contacted. at is the
-// field of the request.
+// check rejects a server that is invalid or must not be contacted. The argument
+// at names the field of the request.
 func (s *Servers) check(server *mcp.Server, at string) error {
 	if problems := server.Check(); len(problems) > 0 {
 		p := problems[0]
@@ -165,7 +165,7 @@ func (s *Servers) Remove(ctx context.Context, k StoredServer) error {
 }
 
 // CheckAll validates servers given to an agent, and returns the part that is
-// stored encrypted. field is their field in the request.
+// stored encrypted. field is the request's field that contains the servers.
 func (s *Servers) CheckAll(servers []mcp.Server, field string) (string, error) {
 	if len(servers) > mcp.MaxServers {
 		return "", fault.Invalid("has %d servers; at most %d are accepted", len(servers), mcp.MaxServers).At(field)
@@ -187,7 +187,7 @@ func (s *Servers) CheckAll(servers []mcp.Server, field string) (string, error) {
 	return string(value), err
 }
 
-// maxGiven is for how many of an agent's newest runs the servers are kept.
+// maxGiven is how many of an agent's newest runs keep their servers.
 const maxGiven = 5
 
 // KeepForAgent stores the servers that come with a run of an agent, before the

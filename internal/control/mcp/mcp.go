@@ -1,8 +1,8 @@
 // Package mcp is the control plane's part of MCP: it stores the servers
 // configured by the team and its users, signs users in to servers, and talks to
 // HTTP servers, so that their credentials never enter a machine. Responses of
-// such servers are untrusted: they are limited in size and time, and redacted,
-// and are never instructions to Aloft.
+// such servers are untrusted: the package limits their size and duration,
+// redacts them, and never treats them as instructions.
 package mcp
 
 import (
@@ -27,10 +27,10 @@ import (
 // Config holds the package's dependencies. All fields are required.
 type Config struct {
 	Vault Vault
-	Reach *outbound.Client // for servers configured by users
+	Reach *outbound.Client // HTTP client for servers configured by users
 	// Foreign returns the client for servers configured by a repository, for an
-	// agent with the given network policy. The client reaches no more hosts
-	// than the agent's machine does. It returns nil if the machine has no
+	// agent with the given network policy. The client can reach only hosts that
+	// the agent's machine can reach. It returns nil if the machine has no
 	// network.
 	Foreign   func(e agent.Egress) (*outbound.Client, error)
 	PublicURL func() string // Aloft's address for browsers, without a trailing slash
@@ -44,7 +44,7 @@ type Servers struct {
 	renewing keylock.Locks[string] // serializes renewals per sign-in
 }
 
-// New returns the servers in the store.
+// New returns a Servers.
 func New(c Config) (*Servers, error) {
 	if c.Vault == nil || c.Reach == nil || c.Foreign == nil || c.PublicURL == nil {
 		return nil, errors.New("mcp: incomplete configuration")
@@ -113,7 +113,7 @@ func clientOf(server mcp.Server) Client {
 	return Client{ID: server.Auth.ClientID, Secret: server.Auth.ClientSecret, Scopes: server.Auth.Scopes}
 }
 
-// secrets are values sent to a server that it might echo.
+// secrets are values sent to a server, which the server might echo.
 type secrets struct {
 	mu     sync.Mutex
 	values map[string]string

@@ -27,14 +27,14 @@ import (
 
 // Limits of sign-ins.
 const (
-	visitWithin     = 10 * time.Minute // for the user to finish at the provider
+	visitWithin     = 10 * time.Minute // time for the user to finish at the provider
 	discoverWithin  = 20 * time.Second
 	tokenWithin     = 20 * time.Second
 	maxMetadata     = 1 << 20 // bytes of one response
 	maxToken        = 16 << 10
 	maxScopes       = 50
 	maxMetadataURLs = 4           // metadata addresses tried per server
-	refreshBefore   = time.Minute // remaining lifetime at which a token is renewed
+	refreshBefore   = time.Minute // minimum remaining lifetime; a token with less is renewed
 	maxWords        = 500         // runes of an untrusted error that are repeated
 )
 
@@ -99,15 +99,15 @@ type ReturnTo struct {
 // signInRequest says how to begin a sign-in.
 type signInRequest struct {
 	serverURL string
-	challenge []string // the WWW-Authenticate headers of the server's 401 response
+	challenge []string // WWW-Authenticate headers of the server's 401 response
 	redirect  string   // where the provider sends the browser afterwards
-	prefix    string   // of the state
-	client    Client   // that a person has configured; its ID is "" if there is none
-	before    grant    // of an earlier sign-in, whose client is used again if it fits
+	prefix    string   // prefix of the state
+	client    Client   // client that a person has configured; its ID is "" if there is none
+	before    grant    // grant of an earlier sign-in, whose client is reused if possible
 }
 
 // begin finds out how to sign in to the server. It returns a visit, and the
-// address to send the browser to.
+// address of the provider for the browser.
 func begin(ctx context.Context, hc *http.Client, r signInRequest) (visit, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, discoverWithin)
 	defer cancel()
@@ -163,8 +163,8 @@ func discover(ctx context.Context, hc *http.Client, serverURL string, challenge,
 	return grant{Issuer: meta.Issuer, AuthURL: meta.AuthorizationEndpoint, TokenURL: meta.TokenEndpoint, Scopes: scopes, Resource: resource.Resource}, meta, nil
 }
 
-// webAddress reports whether a browser may be sent to an address, which
-// excludes javascript: and file URLs.
+// webAddress reports whether it is safe to send a browser to an address. It
+// rejects javascript: and file URLs, for example.
 func webAddress(raw string) bool {
 	u, err := url.Parse(raw)
 	return err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http")
@@ -183,7 +183,7 @@ func challenged(serverURL string, challenge []string) (places []metadataURL, sco
 	root := url.URL{Scheme: u.Scheme, Host: u.Host}
 	challenges, err := oauthex.ParseWWWAuthenticate(challenge)
 	if err != nil {
-		challenges = nil // only the well-known addresses remain
+		challenges = nil // try only the well-known addresses
 	}
 	for _, c := range challenges {
 		if named := c.Params["resource_metadata"]; webAddress(named) {
@@ -278,8 +278,8 @@ func styleOf(supported []string, settled string) oauth2.AuthStyle {
 var errClient = fault.Unavailable("the provider does not recognize Aloft's client").Named("mcp_client_unknown").
 	Hint("start again, and Aloft will register again; if auth.CLIENT_ID is set, check it")
 
-// end exchanges the code that the browser came back with for a token. kept is
-// the state in that browser's cookie.
+// end exchanges the code from the browser's redirect for a token. kept is the
+// state in that browser's cookie.
 func (v visit) end(ctx context.Context, hc *http.Client, state, kept, code, iss string) (grant, error) {
 	switch {
 	case v.State == "", !constantTimeEqual(v.State, state), !constantTimeEqual(v.State, kept):
@@ -336,8 +336,8 @@ func unknownClient(code string) bool {
 	return code == "invalid_client" || code == "unauthorized_client"
 }
 
-// tokenFault returns why no token was issued, with everything that was sent
-// redacted.
+// tokenFault returns why no token was issued, and redacts all values that were
+// sent.
 func tokenFault(err error, sent ...string) error {
 	why := err.Error()
 	if r, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
@@ -379,7 +379,7 @@ func (g grant) renew(ctx context.Context, hc *http.Client) (grant, error) {
 	case code == "invalid_grant":
 		return over, nil
 	case unknownClient(code):
-		over.ClientID, over.ClientSecret = "", "" // the next sign-in registers another
+		over.ClientID, over.ClientSecret = "", "" // the next sign-in registers another client
 		return over, nil
 	case err != nil:
 		return g, tokenFault(err, g.ClientSecret, g.Refresh)
@@ -389,10 +389,10 @@ func (g grant) renew(ctx context.Context, hc *http.Client) (grant, error) {
 
 // signInKey returns the storage key of a user's sign-in to a server. A server
 // configured by a repository has a different key from the same server
-// configured by people, so that a repository cannot use a sign-in made
-// elsewhere.
+// configured by people, so that a repository cannot use a sign-in made for
+// another configuration.
 func signInKey(repository, serverURL, clientID string) string {
-	b, _ := json.Marshal([]string{repository, serverURL, clientID}) // strings always encode
+	b, _ := json.Marshal([]string{repository, serverURL, clientID}) // encoding strings cannot fail
 	sum := sha256.Sum256(b)
 	return "s-" + hex.EncodeToString(sum[:])
 }

@@ -30,13 +30,13 @@ type Party struct {
 // connection holds the session with a server, if one is open.
 type connection struct {
 	mu      sync.Mutex
-	server  mcp.Server // the configuration that it was opened with
+	server  mcp.Server // the configuration with which the session was opened
 	session *session
 	hidden  *secrets
 }
 
 // Party returns a party for an agent of the user. Servers configured by the
-// repository are reached through foreign only.
+// repository are reached only through the client foreign.
 func (s *Servers) Party(userID int64, repository string, foreign *outbound.Client) *Party {
 	return &Party{servers: s, userID: userID, foreign: foreign, repo: repository, open: map[string]*connection{}}
 }
@@ -153,9 +153,9 @@ func (m *MayHaveRun) Error() string {
 	return m.Why + ". The call may have taken effect, in part or completely, and was not sent again. Check what it should have changed before you call again"
 }
 
-// Call calls a tool once. If the server has forgotten the session, and so has
-// certainly not executed the call, Call opens a new session and repeats it. The
-// error is a [MayHaveRun] or a fault.
+// Call calls a tool once. If the server has forgotten the session, it has
+// certainly not executed the call, so Call opens a new session and repeats the
+// call. The error is a [MayHaveRun] or a fault.
 func (p *Party) Call(ctx context.Context, server mcp.Server, tool string, args json.RawMessage) (mcp.Result, error) {
 	if !server.Allows(tool) {
 		return mcp.Result{}, fault.Denied("the tool %s of %s may not be called: it is not in mcpServerAllowlist", tool, server.Name)
@@ -237,7 +237,7 @@ func (p *Party) ask(ctx context.Context, server mcp.Server, acts bool, do func(c
 		case !again && a.forgotten(s):
 			continue
 		case !again && !a.reached.Load() && ctx.Err() == nil:
-			continue // the server has not executed it
+			continue // the server has not executed the request
 		}
 		var refusal *saidNo
 		refused := a.unauthorized.Load() != nil || errors.As(err, &refusal)
@@ -257,7 +257,7 @@ func cause(ctx context.Context, err error) error {
 }
 
 // forgotten reports whether the server answered that it does not know the
-// session. It has not executed the request then.
+// session. If so, it has not executed the request.
 func (a *attempt) forgotten(s *session) bool {
 	r := a.refused.Load()
 	return r != nil && r.status == 404 && s.ID() != ""

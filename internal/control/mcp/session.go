@@ -28,14 +28,14 @@ const (
 	callWithin    = 5 * time.Minute
 	maxMessage    = 8 << 20  // bytes of one message
 	maxReply      = 32 << 20 // bytes of one response; a stream counts as one
-	maxPages      = 20       // of one list
+	maxPages      = 20       // maximum pages of one list
 )
 
 // Target is the address of a server and how to talk to it.
 type Target struct {
 	URL string
-	// SSE selects the older SSE transport. With Either, it is tried if the
-	// streamable transport fails.
+	// SSE selects the older SSE transport. Either means to try the SSE
+	// transport if the streamable transport fails.
 	SSE, Either bool
 	Header      map[string]string
 	// Token returns the token for a request, or "" for none. refused is the
@@ -107,15 +107,15 @@ func open(ctx context.Context, client *http.Client, t Target, version string) (*
 	return &session{cs, client, end}, nil
 }
 
-// oldFashioned reports whether the error is the typical response of a server
-// without the streamable transport.
+// oldFashioned reports whether the error is typical of a server without the
+// streamable transport.
 func oldFashioned(err error) bool {
 	refused, ok := errors.AsType[*refusedError](err)
 	return ok && (refused.status == http.StatusNotFound || refused.status == http.StatusMethodNotAllowed || refused.status == http.StatusBadRequest)
 }
 
 func (s *session) close() {
-	_ = s.Close() // the server may be gone
+	_ = s.Close() // ignore the error: the server may be gone
 	s.end()
 	s.http.CloseIdleConnections()
 }
@@ -132,7 +132,8 @@ func ask[T any](ctx context.Context, within time.Duration, do func(context.Conte
 	return out, a, err
 }
 
-// pages requests pages of a list until there are no more or enough items.
+// pages requests pages of a list until there are no more pages, or enough
+// items.
 func pages[T any](ctx context.Context, most int, page func(ctx context.Context, cursor string) ([]T, string, error)) (all []T, err error) {
 	for cursor, n := "", 0; ; n++ {
 		some, next, err := page(ctx, cursor)
@@ -146,9 +147,9 @@ func pages[T any](ctx context.Context, most int, page func(ctx context.Context, 
 
 // attempt records the results of the HTTP requests of one call.
 type attempt struct {
-	reached      atomic.Bool // the server may have read something
+	reached      atomic.Bool // whether the server may have read something
 	unauthorized atomic.Pointer[Unauthorized]
-	refused      atomic.Pointer[refusedError] // the last one
+	refused      atomic.Pointer[refusedError] // the last refusal
 	blocked      atomic.Pointer[fault.Error]  // why a request was not sent, which the library does not always report
 	unsigned     atomic.Pointer[fault.Error]  // why there was no token
 }
@@ -227,7 +228,7 @@ func (c *credentials) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, away
 	}
 	resp, token, err := c.send(req, a, "")
-	// A refused request was not executed, so repeating it is safe.
+	// The server has not executed the refused request, so repeating it is safe.
 	if err == nil && resp.StatusCode == http.StatusUnauthorized && token != "" && (req.Body == nil || req.GetBody != nil) {
 		if again, fresh, err := c.send(req, a, token); err != nil || fresh != "" {
 			_ = resp.Body.Close() // the body is not needed
@@ -251,8 +252,8 @@ func (c *credentials) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// send sends the request with another token than the refused one. If a token
-// was refused and there is no other, it sends nothing.
+// send sends the request with a token that differs from the refused token. If a
+// token was refused and there is no other, it sends nothing.
 func (c *credentials) send(req *http.Request, a *attempt, refused string) (resp *http.Response, token string, err error) {
 	if c.target.Token != nil {
 		if token, err = c.target.Token(req.Context(), refused); err != nil {
@@ -285,7 +286,8 @@ func (c *credentials) send(req *http.Request, a *attempt, refused string) (resp 
 	return resp, token, err
 }
 
-// object returns a JSON object from a server that is safe to show to a model.
+// object returns a server's JSON object in a form that is safe to show to a
+// model.
 func object(v any) json.RawMessage {
 	b, err := json.Marshal(v)
 	if err != nil || len(b) == 0 || b[0] != '{' {

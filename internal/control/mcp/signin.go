@@ -86,15 +86,15 @@ func (s *Servers) token(ctx context.Context, user User, key, refused string, hc 
 		return "", err
 	}
 	defer unlock()
-	// Check again: another request may have renewed it, and a refresh token is
-	// often valid only once.
+	// Check again: another request may have renewed the token, and a refresh
+	// token is often valid only once.
 	if g, renew, err = read(); !renew {
 		return g.Access, err
 	}
 	fresh, err := g.renew(ctx, hc)
 	if err != nil || fresh.Access == "" {
 		if again, readErr := s.grant(ctx, user.ID, key); readErr == nil && again.Refresh != g.Refresh && !again.stale() {
-			return again.Access, nil // another Aloft server has renewed it
+			return again.Access, nil // another Aloft server has renewed the token
 		}
 	}
 	if err != nil {
@@ -103,8 +103,9 @@ func (s *Servers) token(ctx context.Context, user User, key, refused string, hc 
 	return fresh.Access, s.keepGrant(ctx, user.ID, key, fresh) // without a token, the server will ask for a sign-in
 }
 
-// reach returns the HTTP client for a server: with the agent's network policy
-// if a repository configures the server, or else Aloft's own.
+// reach returns the HTTP client for a server: if a repository configures the
+// server, the client with the agent's network policy, or else Aloft's own
+// client.
 func (s *Servers) reach(foreign *agent.Egress) (*outbound.Client, error) {
 	if foreign == nil {
 		return s.Reach, nil
@@ -116,9 +117,9 @@ func (s *Servers) reach(foreign *agent.Egress) (*outbound.Client, error) {
 	return reach, err
 }
 
-// BeginSignIn returns the address to send the user's browser to, and the state
-// that it must come back with. foreign is set if a repository configures the
-// server.
+// BeginSignIn returns the provider's address for the user's browser, and the
+// state that the browser must return. foreign is set if a repository configures
+// the server.
 func (s *Servers) BeginSignIn(ctx context.Context, foreign *agent.Egress, server mcp.Server, user User, back ReturnTo) (address, state string, err error) {
 	if !server.Remote() {
 		return "", "", fault.Invalid("the server runs in machines and needs no sign-in")
@@ -175,8 +176,8 @@ func (s *Servers) challenge(ctx context.Context, reach *outbound.Client, server 
 }
 
 // EndSignIn finishes a sign-in when the user's browser comes back. state and
-// code are from its address, kept from its cookie. It returns the user, and
-// where the sign-in was started.
+// code are from the browser's request URL, kept is from its cookie. It returns
+// the user, and where the sign-in was started.
 func (s *Servers) EndSignIn(ctx context.Context, state, kept, code, iss string) (userID int64, back ReturnTo, err error) {
 	unknown := fault.Invalid("this sign-in was not started in this browser").Named("visit_unknown").Hint("begin it again")
 	before, _, _ := strings.Cut(state, ".")

@@ -15,7 +15,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// Login is the user that the forge takes its caller for.
+// Login is the user whose token the callers use.
 const Login = "aloft-bot"
 
 // Forge is a host and its repositories. It implements all of a forge's optional
@@ -135,14 +135,14 @@ func (f *Forge) Say(r forge.Repo, number int, author, body string) {
 	}
 }
 
-// Fail makes the next calls return the errors, one each.
+// Fail makes the next calls fail, each with the next of the errors.
 func (f *Forge) Fail(errs ...error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.fails = append(f.fails, errs...)
 }
 
-// Calls returns the names of the methods called since the last time.
+// Calls returns the names of the methods called since the last call of Calls.
 func (f *Forge) Calls() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"aloft/internal/patch"
 )
 
-// defaultDiff is the diff of pull requests until [Forge.SetDiff]: their first push
-// adds a file with one line.
+// defaultDiff is the diff of pull requests without [Forge.SetDiff]: it adds a
+// file with one line.
 const defaultDiff = "diff --git a/file b/file\nnew file mode 100644\n--- /dev/null\n+++ b/file\n@@ -0,0 +1 @@\n+1\n"
 
 // SetDiff sets the diff of a pull request, as git diff prints it.
@@ -36,8 +36,8 @@ func (p *pull) change() patch.Patch {
 	return change
 }
 
-// CheckComment returns why a host refuses a comment of a review: its lines are not
-// part of one hunk of the diff.
+// CheckComment returns why a host rejects a comment of a review, because its
+// lines are not part of one hunk of the diff.
 func (f *Forge) CheckComment(r forge.Repo, number int, c forge.LineComment) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -59,8 +59,8 @@ func (p *pull) check(c forge.LineComment) error {
 	return nil
 }
 
-// CheckPlace is like [Forge.CheckComment] for a host that wants both numbers of an
-// unchanged line, and one of another, as GitLab does.
+// CheckPlace is like [Forge.CheckComment], for a host that, like GitLab, wants
+// both line numbers for an unchanged line, and one for a changed line.
 func (f *Forge) CheckPlace(r forge.Repo, number int, c forge.LineComment) error {
 	if err := f.CheckComment(r, number, c); err != nil {
 		return err

@@ -24,9 +24,9 @@ func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(a.body))}, nil
 }
 
-// FuzzAnswers feeds arbitrary responses to a forge. Whatever they contain, the
+// FuzzAnswers feeds arbitrary responses to a forge. For every response, the
 // results must be limited in size and plain, and errors must not be internal
-// ones.
+// errors.
 func FuzzAnswers(f *testing.F, with func(client *http.Client) forge.Forge) {
 	for _, seed := range []string{"", "null", "[null]", "{}", `[{"number":1,"iid":1,"title":"Draft: \u0000x\u202e","html_url":"javascript:x","web_url":"//x","state":"opened",
 		"head":{"ref":"b","label":"b","sha":"zz","repo":{"full_name":"../.."}},"base":null,"user":null,"source_branch":"b","source_project_id":1}]`,

@@ -9,8 +9,8 @@ import (
 	"aloft/internal/control/forge"
 )
 
-// NewGitea starts a server that behaves like Gitea 1.26. TestRealGitea checks
-// the adapter against Gitea itself.
+// NewGitea starts a server that behaves like Gitea 1.26. TestRealGitea runs the
+// same tests against Gitea itself.
 func NewGitea(t testing.TB) *Server {
 	return start(t, dialect{
 		path: "/api/v1", perPage: "limit", most: 50, routes: gitea, noReply: true,

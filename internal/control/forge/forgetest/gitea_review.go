@@ -18,8 +18,8 @@ func giteaJob(s *Server, c forge.Check) string {
 	return fmt.Sprintf("/%s/actions/runs/7/jobs/%d", s.Repo.Path, s.jobID(c.LogID))
 }
 
-// giteaReviews serves reviews. Gitea has no threads: each comment on a line is
-// one of a review, and here each thread is one review.
+// giteaReviews serves reviews. Gitea has no threads: each comment on a line
+// belongs to a review, and here each thread is a review.
 func giteaReviews(s *Server) {
 	s.route("GET /repos/{owner}/{repo}/pulls/{number}/reviews", "", func(c *call) (any, error) {
 		all := []any{

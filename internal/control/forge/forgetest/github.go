@@ -55,7 +55,7 @@ func gitHub(s *Server) {
 			open := p.State == forge.Open
 			if (q.Get("head") == "" || q.Get("head") == c.repo.Owner()+":"+p.Head) && (q.Get("state") == "all" || (q.Get("state") == "closed") != open) {
 				v := s.gitHubPull(p)
-				delete(v, "merged")     // lists do not contain it
+				delete(v, "merged")     // lists lack this field
 				fork := s.gitHubPull(p) // the owner may also have a fork
 				fork["number"], fork["head"].(map[string]any)["repo"] = 900+p.Number, map[string]any{"full_name": "acme/widget-fork"}
 				all = append(all, v, fork)

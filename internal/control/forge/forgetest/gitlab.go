@@ -41,7 +41,7 @@ func atoi(s string) int {
 func gitLab(s *Server) {
 	show := func(p forge.PullRequest) any { return s.gitLabMerge(p) }
 	s.route("GET /projects", "membership archived simple order_by sort owned search min_access_level", func(c *call) (any, error) {
-		if c.URL.Query().Get("membership") != "true" { // otherwise it would list all public projects
+		if c.URL.Query().Get("membership") != "true" { // without membership, GitLab would list all public projects
 			return nil, refuse(http.StatusBadRequest, "membership is %q", c.URL.Query().Get("membership"))
 		}
 		all := []any{}

@@ -117,7 +117,7 @@ func (s *Server) updated(c *call, param string) ([]forge.Update, error) {
 
 // updatedLikeGitHub returns the issues and pull requests that have changed.
 func (s *Server) updatedLikeGitHub(c *call) (any, error) {
-	if c.URL.Query().Get("state") != "all" { // otherwise only open ones
+	if c.URL.Query().Get("state") != "all" { // without state=all, hosts return only open ones
 		return nil, refuse(http.StatusUnprocessableEntity, "state is %q", c.URL.Query().Get("state"))
 	}
 	found, err := s.updated(c, "since")
@@ -214,8 +214,8 @@ func issues(t *testing.T, h Host) {
 	}
 }
 
-// pullIsNoIssue uses the number of a pull request as that of an issue, and edits
-// a comment on the pull request.
+// pullIsNoIssue checks that the adapter does not treat a pull request as an
+// issue, and edits a comment on the pull request.
 func pullIsNoIssue(t *testing.T, h Host) {
 	h.Push(t, "b")
 	p := open(t, h, "b")

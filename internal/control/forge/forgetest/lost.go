@@ -29,7 +29,7 @@ func RunServer(t *testing.T, begin func(t testing.TB) *Server, with func(t testi
 // dropReply makes the host open a pull request and drop the connection before it
 // responds.
 func dropReply(t *testing.T, s *Server, h Host) {
-	s.Next(s.mux.ServeHTTP) // answers the search for an existing one
+	s.Next(s.mux.ServeHTTP) // answer the search for an existing pull request
 	s.Next(func(w http.ResponseWriter, r *http.Request) {
 		s.mux.ServeHTTP(httptest.NewRecorder(), r)
 		panic(http.ErrAbortHandler)
@@ -43,8 +43,8 @@ func dropReply(t *testing.T, s *Server, h Host) {
 	}
 }
 
-// notFirst opens a pull request between the adapter's search and its create
-// request.
+// notFirst opens a pull request between the adapter's search for an existing
+// one and its create request.
 func notFirst(t *testing.T, s *Server, h Host) {
 	open(t, h, "b")
 	s.Next(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("[]")) })

@@ -100,12 +100,12 @@ func postReview(t *testing.T, h Host) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range reviews { // a host may have none of its own
+	for _, v := range reviews { // the host may not report reviews without a verdict
 		if strings.Contains(v.Body, n.Mark) && (v.Commit != commit || v.Verdict != forge.Commented) {
 			t.Errorf("review %+v", v)
 		}
 	}
-	// A second review of the same commit is another one.
+	// A second review of the same commit must be posted separately.
 	other := forge.NewReview{Commit: commit, Body: "Nothing was found.", Mark: forge.Mark("review another")}
 	if second, err := f.PostReview(t.Context(), h.Repo, p.Number, other); err != nil || second.ID == first.ID {
 		t.Errorf("posted another: %+v, %v", second, err)
@@ -124,8 +124,8 @@ func postReview(t *testing.T, h Host) {
 	}
 }
 
-// postOnNoLine posts a comment on a line that the pull request does not change. A
-// host refuses the review, or shows the comment nevertheless.
+// postOnNoLine posts a comment on a line that the pull request does not change.
+// The host must either reject the review or show the comment.
 func postOnNoLine(t *testing.T, h Host) {
 	commit := h.Push(t, "b")
 	p := open(t, h, "b")
@@ -138,7 +138,7 @@ func postOnNoLine(t *testing.T, h Host) {
 	} else if fault.Of(err).Code != forge.CodeRefused {
 		t.Errorf("got %v", err)
 	}
-	// It is in the way of no other review.
+	// The rejected review must not prevent another review.
 	n = newReview(commit, 1)
 	n.Mark = forge.Mark("review on a line")
 	if _, err := h.Forge.(forge.Posting).PostReview(t.Context(), h.Repo, p.Number, n); err != nil {
@@ -210,7 +210,7 @@ func dropReviewReply(t *testing.T, s *Server, h Host) {
 	for i := range n.Comments {
 		n.Comments[i].Mark = forge.Mark(fmt.Sprintf("finding again %d", i))
 	}
-	// Lists have more pages now, so the last request is found by trying.
+	// Lists have more pages now, so find the last request by trying.
 	for skip := requests - 1; ; skip++ {
 		for range skip {
 			s.Next(s.mux.ServeHTTP)
@@ -248,14 +248,14 @@ func checkAtMostOnce(t *testing.T, h Host, number int, n forge.NewReview) {
 	}
 }
 
-// personReviews posts while a person with the same token prepares a review, whose
-// comments must stay as they are.
+// personReviews posts while a person with the same token prepares a review,
+// whose comments must not change.
 func personReviews(t *testing.T, s *Server, h Host) {
 	commit := h.Push(t, "b")
 	p := open(t, h, "b")
 	s.StartReview(p.Number, "Not ready yet.")
 	_, err := h.Forge.(forge.Posting).PostReview(t.Context(), h.Repo, p.Number, newReview(commit, 1))
-	if s.dialect.path == "/api/v4" { // its drafts are in the way of nothing
+	if s.dialect.path == "/api/v4" { // GitLab's drafts do not affect other comments
 		if err != nil {
 			t.Error(err)
 		}

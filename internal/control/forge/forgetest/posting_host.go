@@ -14,8 +14,8 @@ func (s *Server) StartReview(number int, body string) {
 	s.addPending(number, forge.LineComment{Path: "file", OldPath: "file", StartLine: 1, Line: 1, Body: body})
 }
 
-// DieAt makes the host die once, while it adds a review: before it adds the n-th
-// comment, counted from 1. GitHub adds a review as a whole.
+// DieAt makes the host die once, while it adds a review: before it adds the
+// n-th comment, counted from 1. GitHub adds a review atomically.
 func (s *Server) DieAt(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,8 +138,8 @@ func gitHubPosting(s *Server) {
 }
 
 // giteaPosting adds reviews as Gitea does: each comment first joins the pending
-// review of the user, which is then submitted. For a line that a file does not have,
-// it fails with the status 500, and the pending review stays.
+// review of the user, which is then submitted. For a line that does not exist
+// in the file, it fails with the status 500, and the pending review stays.
 func giteaPosting(s *Server) {
 	s.route("POST /repos/{owner}/{repo}/statuses/{sha}", "", (*call).status)
 	s.route("POST /repos/{owner}/{repo}/pulls/{number}/reviews", "", func(c *call) (any, error) {

@@ -66,7 +66,8 @@ func threads(t *testing.T, h Host) {
 	}
 }
 
-// threadsOfOthers uses threads that are not ones of the pull request.
+// threadsOfOthers checks that the adapter rejects threads that do not belong to
+// the pull request.
 func threadsOfOthers(t *testing.T, h Host) {
 	h.Push(t, "a")
 	h.Push(t, "b")
@@ -90,8 +91,8 @@ func threadsOfOthers(t *testing.T, h Host) {
 	}
 }
 
-// reviews reads verdicts. Some hosts have only a verdict per person, without
-// its text. An API may also report the group of comments on lines as a review.
+// reviews reads verdicts. Some hosts keep only a verdict per person, without a
+// text. An API may also report the group of comments on lines as a review.
 func reviews(t *testing.T, h Host) {
 	commit := h.Push(t, "b")
 	p := open(t, h, "b")

@@ -45,8 +45,8 @@ type Server struct {
 	jobs     []string // LogIDs in the fake; the index is the job's id minus 1
 
 	pending map[int][]forge.LineComment // of the pending review of the token's user, by pull request
-	dieAt   int                         // before which comment of a review the host dies once, counted from 1; 0 is never
-	empty   bool                        // the pending review exists, even without comments
+	dieAt   int                         // the host dies once before the n-th comment of a review, counted from 1; 0 means never
+	empty   bool                        // whether the pending review exists, even without comments
 }
 
 // dialect describes differences between hosts, apart from their routes.
@@ -55,10 +55,10 @@ type dialect struct {
 	token   func(h http.Header) string
 	headers map[string]string // required headers
 	perPage string            // name of the page size parameter
-	most    int               // its maximum value
+	most    int               // maximum value of perPage
 	refuse  func(status int, why string) any
 	routes  func(*Server)
-	noReply bool // threads cannot be replied to
+	noReply bool // whether the host rejects replies to threads
 	// actions returns the names of the commands that the host executes because a
 	// text contains them; nil if it executes none.
 	actions func(text string) []string
@@ -170,8 +170,8 @@ func refuse(status int, format string, args ...any) error {
 }
 
 // route answers requests that match the pattern and have no other parameters
-// than params and those for pagination. A []any or a paged is sent page by
-// page.
+// than params and those for pagination. It sends a result of type []any or
+// paged page by page.
 func (s *Server) route(pattern, params string, answer func(c *call) (any, error)) {
 	method, path, _ := strings.Cut(pattern, " ")
 	s.mux.HandleFunc(method+" "+s.dialect.path+path, func(w http.ResponseWriter, r *http.Request) {
@@ -300,7 +300,7 @@ func (s *Server) rawLog(id string) (string, error) {
 }
 
 // serveStored serves logs as an object store does: the signed address is the
-// only authorization, and a request with an Authorization header is refused.
+// only authorization, and it rejects a request with an Authorization header.
 func (s *Server) serveStored(w http.ResponseWriter, r *http.Request) {
 	log, err := s.rawLog(r.URL.Query().Get("of"))
 	if err != nil || r.Header.Get("Authorization") != "" || r.Method != http.MethodGet || r.URL.Query().Get("sig") != "valid" {

@@ -1,5 +1,5 @@
 // Package forgetest has the test suite for forges, and servers that behave like
-// GitHub, GitLab and Gitea, as strictly as these.
+// GitHub, GitLab and Gitea, and are as strict.
 package forgetest
 
 import (
@@ -18,8 +18,8 @@ import (
 type Host struct {
 	Forge forge.Forge
 	Repo  forge.Repo // its default branch is main with one commit; it has nothing else
-	// Push adds a commit to a branch, created from main if needed, and returns
-	// its id.
+	// Push adds a commit to a branch, and returns the commit's id. It creates
+	// the branch from main if necessary.
 	Push func(t testing.TB, branch string) string
 	// Check sets a check of a commit. States are pending, success and failure.
 	Check func(t testing.TB, commit, name string, s forge.CheckState)
@@ -42,7 +42,8 @@ type Host struct {
 	Add func(t testing.TB, path string)
 	// Reviewer is a user who can be asked to review.
 	Reviewer string
-	// Token returns the same forge with another token; nil if it has no tokens.
+	// Token returns the same forge with another token; nil if the forge has no
+	// tokens.
 	Token func(t testing.TB, token string) forge.Forge
 }
 
@@ -328,7 +329,7 @@ func cannotBe(t *testing.T, h Host) {
 
 func tokens(t *testing.T, h Host) {
 	if h.Token == nil {
-		return // no reviewer was requested
+		return // the test requested no review
 	}
 	const secret = "t0ken-that-is-wrong/+="
 	_, err := h.Token(t, secret).DefaultBranch(t.Context(), h.Repo)

@@ -9,9 +9,9 @@ import (
 )
 
 // Examine implements [forge.Examining]. Gitea does not list a token's scopes,
-// but checks them before anything else. So Examine sends requests that need a
-// scope and are invalid otherwise: they change nothing, and the error shows
-// whether the scope is there.
+// but checks them before anything else. So Examine sends requests that require
+// a scope but are otherwise invalid. They change nothing, and the error shows
+// whether the token has the scope.
 func (f *Forge) Examine(ctx context.Context, r forge.Repo) (forge.Grant, error) {
 	g := forge.Grant{Told: true}
 	for _, need := range []struct {
@@ -27,7 +27,7 @@ func (f *Forge) Examine(ctx context.Context, r forge.Repo) (forge.Grant, error) 
 		}
 	}
 	var v user
-	if err := f.wire.Do(ctx, forge.Ask{Repo: r, Path: []string{"user"}, Out: &v}); err == nil { // this needs another scope
+	if err := f.wire.Do(ctx, forge.Ask{Repo: r, Path: []string{"user"}, Out: &v}); err == nil { // this request needs another scope
 		g.Login = forge.Line(v.Login, 100)
 	}
 	return g, nil

@@ -62,7 +62,7 @@ type pull struct {
 	Body       string
 	User       user
 	State      string
-	Draft      *bool // since Gitea 1.20
+	Draft      *bool // sent since Gitea 1.20
 	Merged     bool
 	Head, Base branch
 }
@@ -74,7 +74,7 @@ func (v pull) convert(r forge.Repo) forge.PullRequest {
 		Base: forge.Line(cmp.Or(v.Base.Label, v.Base.Ref), 255), State: forge.Closed,
 	}
 	p.Title, p.Draft = forge.Unmarked(forge.Line(v.Title, maxTitle*4))
-	if v.Draft != nil && *v.Draft != p.Draft { // the host is configured with other prefixes
+	if v.Draft != nil && *v.Draft != p.Draft { // the host is configured with other draft prefixes
 		p.Title, p.Draft = forge.Line(v.Title, maxTitle*4), *v.Draft
 	}
 	switch {

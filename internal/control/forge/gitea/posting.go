@@ -21,12 +21,13 @@ type newComment struct {
 	OldPosition int    `json:"old_position,omitempty"` // line of the old file
 }
 
-// PostReview implements [forge.Posting]. Gitea first adds the comments to a pending
-// review of the token's user, and then submits that. If it dies in between, the
-// pending review is left: PostReview removes it before it posts the review again.
-// A pending review with comments of a person is not touched, and the fault is
-// forge_refused, because its comments would be submitted, too. Gitea has no
-// comments on several lines: these are on the last line.
+// PostReview implements [forge.Posting]. Gitea first adds the comments to a
+// pending review of the token's user, and then submits the pending review. If
+// Gitea dies in between, the pending review remains, and the next call of
+// PostReview removes it first. If a person has comments in the pending review,
+// PostReview returns the fault forge_refused, because those comments would be
+// submitted, too. Gitea does not support comments on several lines, so such
+// comments are put on the last line.
 func (f *Forge) PostReview(ctx context.Context, r forge.Repo, number int, n forge.NewReview) (forge.Comment, error) {
 	if c, posted, err := forge.CheckReview(ctx, f, r, number, n); posted || err != nil {
 		return c, err
@@ -52,7 +53,8 @@ func (f *Forge) PostReview(ctx context.Context, r forge.Repo, number int, n forg
 	if !isInternal(err) {
 		return v.convert("review-"), err
 	}
-	// Gitea has added a part, for example up to a line that the file does not have.
+	// Gitea may have added a part of the review, for example up to a line that
+	// does not exist in the file.
 	if c, ok, err := forge.Posted(ctx, f, r, number, n.Mark); ok || err != nil {
 		return c, err
 	}
@@ -63,17 +65,17 @@ func (f *Forge) PostReview(ctx context.Context, r forge.Repo, number int, n forg
 		Hint("its log says why: often a file does not have a line that a comment is about").Because(err)
 }
 
-// isInternal reports whether the error is the response 500, which Gitea sends for
-// lines that a file does not have.
+// isInternal reports whether the error is the response 500, which Gitea sends
+// for lines that do not exist in the file.
 func isInternal(err error) bool {
 	f := fault.Of(err)
 	return err != nil && f.Code == forge.CodeUnreachable && strings.Contains(f.Message, "responded with status 500")
 }
 
-// dropPending removes the pending review that an interrupted attempt to post n has
-// left, also if it has no comments yet.
+// dropPending removes the pending review that an interrupted attempt to post n
+// has left, even if it has no comments yet.
 func (f *Forge) dropPending(ctx context.Context, r forge.Repo, number int, n forge.NewReview) error {
-	pending := int64(0) // Gitea shows only that of the token's user, of which there is at most one
+	pending := int64(0) // Gitea shows only the pending review of the token's user, who has at most one
 	a := forge.RESTPull(r, number, "reviews")
 	a.Query = url.Values{"limit": {perPage}}
 	err := forge.AllPages(ctx, f.wire, a, func(page []review) {

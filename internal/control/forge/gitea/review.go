@@ -30,7 +30,7 @@ func (f *Forge) reviews(ctx context.Context, r forge.Repo, number int) (all []re
 	a.Query = url.Values{"limit": {perPage}}
 	err = forge.Pages(ctx, f.wire, a, func(page []review) bool {
 		for _, v := range page {
-			if verdicts[v.State] != "" { // others are pending, or requests for a review
+			if verdicts[v.State] != "" { // other states are pending reviews or requests for a review
 				all = append(all, v)
 			}
 		}
@@ -67,9 +67,9 @@ type lineComment struct {
 }
 
 // Threads implements [forge.Reviewed]. Gitea has no threads in its API: the
-// comments of one review on one line are one thread, and its id is that of its
-// first comment. It reads only the newest twenty reviews with such comments.
-// Gitea does not report StartLine and Outdated, so they are empty.
+// comments of one review on one line form a thread, and the thread's id is the
+// id of its first comment. It reads only the newest twenty reviews with such
+// comments. Gitea does not report StartLine and Outdated, so they are empty.
 func (f *Forge) Threads(ctx context.Context, r forge.Repo, number int) ([]forge.Thread, error) {
 	found, err := f.reviews(ctx, r, number)
 	if err != nil {
@@ -119,7 +119,7 @@ func threads(lines []lineComment) []forge.Thread {
 	return all
 }
 
-// checkThread returns an error unless the thread is one of the pull request.
+// checkThread returns an error unless the thread belongs to the pull request.
 func (f *Forge) checkThread(ctx context.Context, r forge.Repo, number int, threadID string) error {
 	all, err := f.Threads(ctx, r, number)
 	if err == nil && !slices.ContainsFunc(all, func(t forge.Thread) bool { return t.ID == threadID }) {
@@ -128,13 +128,13 @@ func (f *Forge) checkThread(ctx context.Context, r forge.Repo, number int, threa
 	return err
 }
 
-// unsupported returns the fault for a request that the API does not have.
+// unsupported returns the fault for a request that the API does not support.
 func unsupported(r forge.Repo, what, instead string) error {
 	return fault.Invalid("%s runs a version of Gitea that cannot %s by its API", r.Host, what).Named(forge.CodeUnsupported).Hint("%s", instead)
 }
 
-// Reply implements [forge.Reviewed]. The API of Gitea cannot do it, at least up
-// to 1.26.
+// Reply implements [forge.Reviewed]. Gitea's API does not support replies, at
+// least up to 1.26.
 func (f *Forge) Reply(ctx context.Context, r forge.Repo, number int, threadID, body string) (forge.Comment, error) {
 	if err := forge.CheckComment(body); err != nil {
 		return forge.Comment{}, err
@@ -145,14 +145,14 @@ func (f *Forge) Reply(ctx context.Context, r forge.Repo, number int, threadID, b
 	return forge.Comment{}, unsupported(r, "reply to a review thread", "comment on the pull request instead, and name the file and the line")
 }
 
-// Resolve implements [forge.Reviewed]. Versions before 1.26 and Forgejo cannot
-// do it.
+// Resolve implements [forge.Reviewed]. Gitea before 1.26 and Forgejo do not
+// support it.
 func (f *Forge) Resolve(ctx context.Context, r forge.Repo, number int, threadID string) error {
 	if err := f.checkThread(ctx, r, number, threadID); err != nil {
 		return err
 	}
 	err := f.wire.Do(ctx, forge.Ask{Repo: r, Method: http.MethodPost, Path: forge.RESTPath(r, "pulls", "comments", threadID, "resolve")})
-	if fault.Is(err, fault.KindNotFound) || fault.Of(err).Code == forge.CodeConflict { // no such path, or none for this method
+	if fault.Is(err, fault.KindNotFound) || fault.Of(err).Code == forge.CodeConflict { // the API lacks this path or this method
 		return unsupported(r, "resolve a review thread", "comment on the pull request instead, and ask a reviewer to resolve it")
 	}
 	return err
@@ -183,7 +183,7 @@ func (v status) logID(r forge.Repo) string {
 }
 
 // Log implements [forge.Logged]. Versions before 1.26 link to the page of a job
-// by its number in the run: then the job's id is not known.
+// by the job's number in the run, so the job's id is unknown.
 func (f *Forge) Log(ctx context.Context, r forge.Repo, c forge.Check) ([]byte, error) {
 	run, id, _ := strings.Cut(c.LogID, "-")
 	if id == "" {

@@ -51,7 +51,7 @@ func (f *Forge) Checks(ctx context.Context, r forge.Repo, commit string) ([]forg
 			all = append(all, forge.Check{Name: forge.Line(s.Context, 200), State: s.state(), Summary: forge.Line(s.Description, 500),
 				URL: forge.Web(s.TargetURL), LogID: s.logID(r), EndedAt: s.endedAt()})
 		}
-		if len(v.Statuses) == 0 { // total_count is that of the page, and a page may have fewer than the limit
+		if len(v.Statuses) == 0 { // total_count is the count of the page, and a page may have fewer than the limit
 			break
 		}
 	}
@@ -83,8 +83,8 @@ func (v comment) convert(kind string) forge.Comment {
 	return c
 }
 
-// maxReviews is how many reviews, the newest ones, are queried for comments on
-// lines, since each takes a request.
+// maxReviews is how many of the newest reviews are queried for comments on
+// lines. Each takes a request.
 const maxReviews = 20
 
 // Comments implements [forge.Discussion].
@@ -93,7 +93,7 @@ func (f *Forge) Comments(ctx context.Context, r forge.Repo, number int) ([]forge
 	var all []forge.Comment
 	var framed []comment // reviews with comments on lines
 	if _, err := f.Get(ctx, r, number); err != nil {
-		return nil, err // an issue with this number would have comments too
+		return nil, err // an issue with this number would also have comments
 	}
 	var said []comment // Gitea returns all comments at once
 	if err := f.wire.Do(ctx, forge.Ask{Repo: r, Path: forge.RESTPath(r, "issues", n, "comments"), Out: &said}); err != nil {

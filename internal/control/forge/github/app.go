@@ -19,12 +19,13 @@ import (
 	"aloft/internal/fault"
 )
 
-// GitHub's limits for Apps: the proof of identity (a JWT) lives at most ten
-// minutes, and a token an hour. The values leave room for differing clocks.
+// GitHub's limits for Apps: the proof of identity (a JWT) is valid for at most
+// ten minutes, and a token an hour. The values leave a margin for clock
+// differences.
 const (
 	proofFor  = 9 * time.Minute
 	clockSkew = time.Minute
-	renewWith = 5 * time.Minute // remaining lifetime at which a token is renewed
+	renewWith = 5 * time.Minute // minimum remaining lifetime; a token with less is renewed
 )
 
 // App creates tokens as a GitHub App, which last an hour and give access to the
@@ -114,7 +115,8 @@ func (a *App) Token(ctx context.Context, r forge.Repo) (string, error) {
 	return a.renew(ctx, r, i)
 }
 
-// installationOn returns the App's installation on an owner, which need not exist.
+// installationOn returns the App's installation on an owner, who need not
+// exist.
 func (a *App) installationOn(owner string) *installation {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -139,7 +141,7 @@ func (a *App) renew(ctx context.Context, r forge.Repo, i *installation) (string,
 	}
 	err := a.wire.Do(ctx, forge.Ask{Repo: r, OfHost: true, Method: http.MethodPost, Path: []string{"app", "installations", strconv.FormatInt(i.id, 10), "access_tokens"}, Out: &v})
 	if fault.Is(err, fault.KindNotFound) {
-		i.id = 0 // uninstalled, and perhaps installed again
+		i.id = 0 // the App was uninstalled, and perhaps installed again
 	}
 	if err != nil {
 		return "", err

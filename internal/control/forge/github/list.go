@@ -19,8 +19,8 @@ func (f *Forge) Repositories(ctx context.Context, of forge.Repo) ([]forge.Repo, 
 	return all, err
 }
 
-// Repositories is like [forge.Listing]. It returns the App's repositories of
-// the owner of.Path, or of all owners if that is "".
+// Repositories is like [forge.Listing]. It returns the App's repositories that
+// belong to the owner of.Path, or to all owners if of.Path is "".
 func (a *App) Repositories(ctx context.Context, of forge.Repo) ([]forge.Repo, error) {
 	type at struct {
 		ID        int64
@@ -46,7 +46,7 @@ func (a *App) Repositories(ctx context.Context, of forge.Repo) ([]forge.Repo, er
 func (a *App) listInstallation(ctx context.Context, owner forge.Repo, id int64) (all []forge.Repo, err error) {
 	i := a.installationOn(owner.Path)
 	i.mu.Lock()
-	if i.id != id { // unknown, or installed again
+	if i.id != id { // the installation was unknown, or has a new id
 		i.id, i.token = id, ""
 	}
 	token, err := a.renew(ctx, owner, i)

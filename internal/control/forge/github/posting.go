@@ -16,8 +16,7 @@ type newComment struct {
 	StartSide string `json:"start_side,omitempty"`
 }
 
-// PostReview implements [forge.Posting]. GitHub accepts a review as a whole or not
-// at all.
+// PostReview implements [forge.Posting]. GitHub adds a review atomically.
 func (f *Forge) PostReview(ctx context.Context, r forge.Repo, number int, n forge.NewReview) (forge.Comment, error) {
 	if c, posted, err := forge.CheckReview(ctx, f, r, number, n); posted || err != nil {
 		return c, err

@@ -103,7 +103,7 @@ func (f *Forge) Threads(ctx context.Context, r forge.Repo, number int) ([]forge.
 	return forge.NewestThreads(all), nil
 }
 
-// checkThread returns an error unless the thread is one of the pull request.
+// checkThread returns an error unless the thread belongs to the pull request.
 func (f *Forge) checkThread(ctx context.Context, r forge.Repo, number int, threadID string) error {
 	var v struct {
 		Node *struct {
@@ -164,7 +164,7 @@ func (f *Forge) Reviews(ctx context.Context, r forge.Repo, number int) ([]forge.
 	a.Query = url.Values{"per_page": {perPage}}
 	err := forge.Pages(ctx, f.wire, a, func(page []review) bool {
 		for _, v := range page {
-			if verdict := verdicts[v.State]; verdict != "" { // pending ones are not submitted yet
+			if verdict := verdicts[v.State]; verdict != "" { // pending reviews are not submitted yet
 				c := v.convert("review-")
 				all = append(all, forge.Review{ID: c.ID, Author: c.Author, Verdict: verdict, Body: c.Body, Commit: forge.Hash(v.CommitID), SubmittedAt: c.CreatedAt, URL: c.URL})
 			}

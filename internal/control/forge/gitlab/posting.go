@@ -35,10 +35,11 @@ func (f *Forge) versionOf(ctx context.Context, r forge.Repo, number int, commit 
 	return found, err
 }
 
-// PostReview implements [forge.Posting]. GitLab has no reviews in its API but those
-// of draft notes, whose publication includes the drafts of a person with the same
-// token. So each comment becomes a discussion, and the body a note after them. A
-// comment whose lines GitLab refuses becomes a discussion of no line.
+// PostReview implements [forge.Posting]. GitLab's API supports reviews only as
+// draft notes, and publishing them would include the drafts of a person with
+// the same token. So PostReview adds each comment as a discussion, and then the
+// body as a note. If GitLab rejects the lines of a comment, its discussion has
+// no lines.
 func (f *Forge) PostReview(ctx context.Context, r forge.Repo, number int, n forge.NewReview) (forge.Comment, error) {
 	if c, posted, err := forge.CheckReview(ctx, f, r, number, n); posted || err != nil {
 		return c, err
@@ -88,7 +89,7 @@ func (f *Forge) discuss(ctx context.Context, r forge.Repo, number int, at versio
 		here, other = other, here
 	}
 	position[here] = c.Line
-	if c.OtherLine > 0 { // GitLab wants both numbers of an unchanged line
+	if c.OtherLine > 0 { // GitLab requires both line numbers of an unchanged line
 		position[other] = c.OtherLine
 	}
 	a := mergeRequestAsk(r, number, "discussions")
@@ -110,8 +111,8 @@ func (f *Forge) discuss(ctx context.Context, r forge.Repo, number int, at versio
 // statusStates are the states of commit statuses.
 var statusStates = map[forge.CheckState]string{forge.Pending: "pending", forge.Success: "success", forge.Neutral: "success", forge.Failure: "failed"}
 
-// SetStatus implements [forge.Posting]. GitLab refuses to set the state that a
-// status already has, which is no error here.
+// SetStatus implements [forge.Posting]. GitLab refuses to set a status to its
+// current state, which SetStatus does not treat as an error.
 func (f *Forge) SetStatus(ctx context.Context, r forge.Repo, commit string, s forge.Status) error {
 	in := map[string]any{"state": statusStates[s.State], "name": s.Name, "description": s.Line()}
 	if s.URL != "" {

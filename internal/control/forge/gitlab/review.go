@@ -45,9 +45,9 @@ func (v discussion) convert(p forge.PullRequest) (forge.Thread, bool) {
 	return t, true
 }
 
-// Threads implements [forge.Reviewed]. GitLab moves the line of a thread with
-// later pushes where it can. Outdated means only that the thread was made on an
-// earlier commit.
+// Threads implements [forge.Reviewed]. After later pushes, GitLab updates the
+// line of a thread if it can. Outdated means only that the thread was started
+// on an earlier commit.
 func (f *Forge) Threads(ctx context.Context, r forge.Repo, number int) ([]forge.Thread, error) {
 	p, err := f.Get(ctx, r, number)
 	if err != nil {
@@ -86,7 +86,7 @@ func (f *Forge) Resolve(ctx context.Context, r forge.Repo, number int, threadID 
 	return noThread(f.wire.Do(ctx, a), r, number, threadID)
 }
 
-// noThread replaces the fault for something that is not found.
+// noThread replaces the fault for a thread that was not found.
 func noThread(err error, r forge.Repo, number int, threadID string) error {
 	if fault.Is(err, fault.KindNotFound) {
 		return forge.NoThread(r, number, threadID)
@@ -95,12 +95,12 @@ func noThread(err error, r forge.Repo, number int, threadID string) error {
 }
 
 // Reviews implements [forge.Reviewed]. GitLab keeps only the latest verdict of
-// each person, without a text or a commit: the texts of reviewers are comments.
+// each person, without a text or a commit. The texts of reviewers are comments.
 func (f *Forge) Reviews(ctx context.Context, r forge.Repo, number int) ([]forge.Review, error) {
 	var reviewers []struct {
 		User      user
 		State     string
-		CreatedAt time.Time `json:"created_at"` // of the request for the review
+		CreatedAt time.Time `json:"created_at"` // time of the request for the review
 	}
 	a := mergeRequestAsk(r, number, "reviewers")
 	a.Out = &reviewers

@@ -28,7 +28,7 @@ func (v status) state() forge.CheckState {
 		return forge.Neutral
 	case "failed", "canceled", "canceling", "manual":
 		switch {
-		case v.AllowFailure: // also an optional manual job
+		case v.AllowFailure: // an optional manual job, too
 			return forge.Neutral
 		case v.Status != "manual":
 			return forge.Failure
@@ -58,7 +58,7 @@ func (f *Forge) Checks(ctx context.Context, r forge.Repo, commit string) ([]forg
 	for _, v := range latest {
 		c := forge.Check{Name: forge.Line(v.Name, 200), State: v.state(), Summary: forge.Line(v.Description, 500), URL: forge.Web(v.TargetURL)}
 		if v.FinishedAt != nil {
-			c.EndedAt, c.LogID = *v.FinishedAt, strconv.FormatInt(v.ID, 10) // a job has the id of its status
+			c.EndedAt, c.LogID = *v.FinishedAt, strconv.FormatInt(v.ID, 10) // a job and its status have the same id
 		}
 		all = append(all, c)
 	}
@@ -112,7 +112,7 @@ func (f *Forge) notes(ctx context.Context, a forge.Ask, url string) ([]forge.Com
 		}
 		return len(all) >= forge.MaxComments
 	})
-	slices.Reverse(all) // comments of the same time keep their order
+	slices.Reverse(all) // for the stable sort: comments of the same time keep their order
 	return forge.Newest(all), err
 }
 
