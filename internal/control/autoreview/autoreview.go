@@ -1,7 +1,8 @@
-// Package autoreview starts reviews of pull requests by itself, for the repositories
-// that the configuration names. An event about a pull request only makes it read at
-// its forge. The id of the reviewing agent derives from the commit at its head, so
-// that each commit is reviewed once, however often and in whatever order events come.
+// Package autoreview starts reviews of pull requests automatically, for the
+// repositories that the configuration names. An event about a pull request only
+// causes it to be read from its forge. The id of the reviewing agent derives
+// from the pull request's head commit. So each commit is reviewed once,
+// regardless of the number and order of events.
 package autoreview
 
 import (
@@ -22,12 +23,12 @@ import (
 type Config struct {
 	Forges forge.Set
 	Repos  []forge.Repo
-	Anyone bool // also review pull requests of people who may not write to the repository
+	Anyone bool // whether to review pull requests of people who may not write to the repository
 	// Start starts an agent that reviews a pull request and posts its findings there.
 	// The error is a fault; if the id is taken, it is agent_id_conflict.
 	Start  func(ctx context.Context, agentID, prURL string) error
 	ID     func(words ...string) string // a reserved agent id for the words
-	Next   inbound.Handler              // gets all changes, too
+	Next   inbound.Handler              // handler that also gets all changes
 	Logger *slog.Logger
 }
 
@@ -42,8 +43,9 @@ func New(c Config) *Desk {
 	return &Desk{c}
 }
 
-// Changed implements [inbound.Handler]. It starts a review if the change is one of an
-// open pull request whose commit was not reviewed, and passes the change on.
+// Changed implements [inbound.Handler]. It starts a review if the change
+// concerns an open pull request whose head commit was not reviewed, and passes
+// the change on to Next.
 func (d *Desk) Changed(ctx context.Context, c inbound.Change) error {
 	if c.Kind != inbound.PullRequest || c.OnIssue || c.Number <= 0 || !slices.ContainsFunc(d.Repos, c.Repo.Same) {
 		return d.Next.Changed(ctx, c)
@@ -63,8 +65,8 @@ func (d *Desk) Changed(ctx context.Context, c inbound.Change) error {
 	return nil
 }
 
-// review starts a review of the pull request. The error is an [inbound.Ignored] if
-// none is started and a repeat would not change that.
+// review starts a review of the pull request. If it starts no review and a
+// retry would not either, the error is an [inbound.Ignored].
 func (d *Desk) review(ctx context.Context, c inbound.Change) error {
 	f, r, err := d.Forges.Find(c.Repo)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"aloft/internal/conversation"
 )
 
-// Limits of one reply, so that a hostile server cannot take much memory, and the
-// cost of assembling a reply stays proportional to its length. The longest
+// Limits of one reply. They keep a hostile server from using much memory, and
+// keep the cost of assembling a reply proportional to its length. The longest
 // replies of models have 128,000 tokens, about 512 KiB.
 const (
 	maxHeld  = 8 << 20   // bytes of text, reasoning, arguments, names and ids
@@ -24,7 +24,8 @@ const (
 // An Assembly assembles a reply from the pieces of a stream. Each part has a
 // key that the provider chooses, and keeps the position of its first piece.
 // Methods that take a piece return the Event to yield, and whether there is
-// one. A piece that exceeds a limit is dropped, and [Assembly.Err] says so.
+// one. A piece that exceeds a limit is dropped; then [Assembly.Err] returns an
+// error.
 type Assembly struct {
 	provider string
 	name     string // of the model
@@ -75,7 +76,8 @@ func (a *Assembly) exceed(format string, limit int) {
 	}
 }
 
-// hold counts n more bytes, and reports whether the reply may have them.
+// hold counts n more bytes, and reports whether the reply stays within its
+// limit.
 func (a *Assembly) hold(n int) bool {
 	if n > maxHeld-a.held {
 		a.exceed("the reply is longer than %d MiB", maxHeld>>20)
@@ -132,8 +134,8 @@ func (a *Assembly) Opaque(key, opaque string) {
 	p.opaque = opaque
 }
 
-// Call starts a call. A missing or duplicate id is replaced by a random one:
-// some local servers send none, or count from 0 in every reply.
+// Call starts a call. Call replaces a missing or duplicate id by a random one,
+// because some local servers send no ids, or count from 0 in every reply.
 func (a *Assembly) Call(key, id, name string) {
 	p := a.part(key)
 	if p.isCall {
@@ -189,8 +191,8 @@ func (p *part) hasContent() bool {
 	return p.isCall || p.isThinking && (p.thinking.Len() > 0 || p.opaque != "") || p.text.Len() > 0
 }
 
-// Whole reports whether the arguments of the call are valid JSON by now. It
-// returns false once it has parsed maxWhole bytes.
+// Whole reports whether the arguments of the call received so far are valid
+// JSON. It returns false once it has parsed maxWhole bytes.
 func (a *Assembly) Whole(key string) bool {
 	p, ok := a.byKey[key]
 	if !ok || a.parsed > maxWhole {
@@ -209,7 +211,7 @@ func (a *Assembly) Len(key string) int {
 }
 
 // Reply completes the reply. If it has calls and ended normally, its stop
-// reason is StopCalls, whatever the provider says.
+// reason is StopCalls, regardless of the provider's stop reason.
 func (a *Assembly) Reply(stop Stop, usage conversation.Usage) Event {
 	m := conversation.Message{Role: conversation.Assistant}
 	for _, p := range a.parts {
@@ -245,8 +247,8 @@ func Plausible(u conversation.Usage) conversation.Usage {
 	return u
 }
 
-// argsOf returns arguments that are valid JSON unchanged, and others as a JSON
-// string, so that the call can be stored and checked.
+// argsOf returns the arguments unchanged if they are valid JSON, and otherwise
+// as a JSON string, so that the call can be stored and checked.
 func argsOf(s string) json.RawMessage {
 	if strings.TrimSpace(s) == "" {
 		return json.RawMessage("{}")

@@ -75,9 +75,9 @@ func (c *Cache) Prepare(provider, name string, req Request) (Request, error) {
 }
 
 // unchanged returns the index of the first message that must be prepared again.
-// The messages before it are those of the last request. That message is always
-// one of the model, because its preparation does not depend on the messages
-// before it.
+// The earlier messages are the same as in the last request. The first message
+// to prepare is always the model's, because preparing it does not depend on the
+// messages before it.
 func (c *Cache) unchanged(provider, name string, messages []conversation.Message) int {
 	if provider != c.provider || name != c.name {
 		return 0
@@ -107,9 +107,9 @@ func equalSpecs(a, b []tool.Spec) bool {
 
 // Encode returns the values for [MessagesMark] and, if there are tools,
 // [ToolsMark] in the body of a request. req must be the last result of Prepare.
-// message encodes the i-th message in the form that form returns; a nil form
-// means that there is only one. tools encodes all tools. Both return elements
-// of an array, separated by commas; a message may have none.
+// message encodes the i-th message in the form that the function form returns;
+// if form is nil, there is only one form. tools encodes all tools. Both return
+// elements of an array, separated by commas; a message may have none.
 func (c *Cache) Encode(req Request, form func(i int) int, message func(i int) ([]byte, error), tools func() ([]byte, error)) (Splice, error) {
 	messages, err := c.encodeMessages(req, form, message)
 	if err != nil {

@@ -11,11 +11,11 @@ import (
 )
 
 // Compatible returns messages in a form that the named model of the provider
-// accepts, with the same content. It removes empty texts; reasoning of other
-// models, or with nothing after it; and results whose call is not in the previous message.
-// It merges consecutive messages of one role, puts results first in their
-// message, and makes the names, ids and arguments of calls valid for every
-// provider. It does not modify its argument, and it is idempotent.
+// accepts, with the same content. It removes empty texts, reasoning of other
+// models, reasoning that nothing follows, and results whose call is not in the
+// previous message. It merges consecutive messages of one role, puts results
+// first in their message, and makes the names, ids and arguments of calls valid
+// for every provider. It does not modify its argument, and it is idempotent.
 func Compatible(provider, name string, messages []conversation.Message) []conversation.Message {
 	out := make([]conversation.Message, 0, len(messages))
 	for _, m := range messages {
@@ -27,8 +27,8 @@ func Compatible(provider, name string, messages []conversation.Message) []conver
 		}
 		out = append(out, conversation.Message{Role: m.Role, Blocks: blocks})
 	}
-	// Each pass may empty a message, which makes its neighbours adjacent. Every
-	// change removes something, so the loop terminates.
+	// Each pass may empty a message, which makes its neighbours adjacent. The
+	// loop terminates because every change removes something.
 	for {
 		n := size(out)
 		out = joinNeighbours(out)
@@ -79,13 +79,13 @@ func WithoutThinking(provider string, req Request) (Request, bool) {
 	for i, m := range out {
 		found = found || len(m.Blocks) < len(req.Messages[i].Blocks)
 	}
-	req.Messages, req.Cache = Compatible(provider, "", out), nil // the cache is for other messages
+	req.Messages, req.Cache = Compatible(provider, "", out), nil // the cache holds other messages
 	return req, found
 }
 
-// Stream returns the events of one reply, which ask yields. It asks once more without
-// the reasoning if refused reports that the provider does not accept it. ask returns
-// an error instead of yielding it.
+// Stream returns the events of one reply, which ask yields. If refused reports
+// that the provider rejects the reasoning, Stream asks once more without it.
+// ask returns an error instead of yielding it.
 func Stream(provider, name string, req Request, refused func(error) bool, ask func(Request, func(Event, error) bool) error) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		req, err := req.Cache.Prepare(provider, name, req)
@@ -110,8 +110,8 @@ const longestID = 40 // characters that every provider accepts
 // unknownTool replaces the name of a call that no provider would accept.
 const unknownTool = "unknown"
 
-// compatibleID returns an id that all providers accept unchanged, and replaces
-// another by a deterministic one.
+// compatibleID returns the id unchanged if all providers accept it, and
+// otherwise a replacement derived from it.
 func compatibleID(id string) string {
 	if isWord(id, longestID) {
 		return id

@@ -12,8 +12,8 @@ import (
 
 const maxWords = 2048 // bytes of a provider's message that are kept
 
-// Failure converts an HTTP error response. It does no I/O and does not remove
-// keys; [Wire] does.
+// Failure converts an HTTP error response. It does no I/O. It does not remove
+// keys, as [Wire] does.
 func Failure(status int, header http.Header, body []byte, now time.Time) *Error {
 	p := parseProblem(body)
 	e := &Error{
@@ -51,9 +51,9 @@ type problem struct {
 	retryAfter    time.Duration
 }
 
-// parseProblem parses the error bodies of all providers. They have {"error":
-// {"message": …}} in common; Ollama has a string instead of the object, vLLM
-// omits the outer object, and Google may wrap everything in a list.
+// parseProblem parses the error bodies of all providers. The common form is
+// {"error": {"message": …}}; Ollama sends a string instead of the object,
+// vLLM omits the outer object, and Google may wrap everything in a list.
 func parseProblem(body []byte) problem {
 	var list []json.RawMessage
 	if json.Unmarshal(body, &list) == nil && len(list) > 0 {
@@ -82,7 +82,7 @@ func parseProblem(body []byte) problem {
 			RetryDelay string `json:"retryDelay"`
 		} `json:"details"`
 	}
-	_ = json.Unmarshal(inner, &e) // a field with an unexpected type does not affect the others
+	_ = json.Unmarshal(inner, &e) // ignore the error: a field with an unexpected type does not affect the others
 	p := problem{message: e.Message, kind: e.Type + " " + e.Status}
 	var code string
 	if json.Unmarshal(e.Code, &code) == nil {
@@ -147,7 +147,7 @@ func reasonOf(status int, kind, message string) Reason {
 	return Overloaded // a stream that failed without a specific message
 }
 
-const maxRetryAfter = time.Hour // longer waits are treated as this
+const maxRetryAfter = time.Hour // longer waits are shortened to this
 
 // RetryAfter returns how long the provider asks to wait: from the header
 // Retry-After-Ms, or from Retry-After in seconds or as an HTTP date. It is 0

@@ -13,7 +13,7 @@ import (
 // MaxImage is the largest generated image that is accepted, in bytes.
 const MaxImage = 16 << 20
 
-// An ImageModel generates images. It is safe for concurrent use.
+// An ImageModel generates images. Its methods are safe for concurrent use.
 type ImageModel interface {
 	// Generate requests one image. Errors of the provider are of type *[Error].
 	// Generate does not retry. The usage is zero if the provider does not
@@ -30,11 +30,11 @@ type ImageRequest struct {
 // ImageInfo describes a configured model for images.
 type ImageInfo struct {
 	Name     string
-	Price    *Price   // of tokens; nil if unknown
+	Price    *Price   // price of tokens; nil if unknown
 	PerImage *float64 // US dollars for each image; nil if the price is by tokens or unknown
 }
 
-// Of returns the usage of one image with its cost.
+// Of returns the usage for one image, with its cost.
 func (i ImageInfo) Of(u conversation.Usage) conversation.Usage {
 	if i.PerImage == nil {
 		return i.Price.Of(u)

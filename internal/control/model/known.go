@@ -43,9 +43,9 @@ var knownModels = sync.OnceValue(func() []known {
 
 // Lookup returns what is known about the model with the given name at a
 // provider. It uses the longest matching prefix in known.json, ignoring case
-// and everything before the last slash. Names of Claude models may be prefixed
-// with a region and a vendor and have dots in their versions, as gateways write
-// them. ID and DisplayName are the name itself.
+// and everything before the last slash. Names of Claude models may have a
+// prefix with a region and a vendor, and dots in their versions, as gateways
+// write them. The returned ID and DisplayName are the name itself.
 func Lookup(name string) Info {
 	info := Info{ID: name, DisplayName: name, ContextWindow: unknownWindow, MaxOutput: unknownMaxOutput, Images: true}
 	bare := strings.ToLower(name[strings.LastIndex(name, "/")+1:])

@@ -1,6 +1,6 @@
 // Package model defines the interface of a language model, which streams
 // replies to conversations. The packages below it implement providers;
-// modeltest checks them against this definition, with a server as strict as the
+// modeltest tests them against this definition, with servers as strict as the
 // real ones.
 package model
 
@@ -28,15 +28,16 @@ type Model interface {
 // Request is a request for one reply.
 type Request struct {
 	System    string
-	Messages  []conversation.Message // starts with the user; every call has its result in the next message
+	Messages  []conversation.Message // starts with a user message; every call has its result in the next message
 	Tools     []tool.Spec
 	MaxTokens int // maximum length of the reply; 0 is the model's default
-	// Schema is a JSON schema that the reply's text has to match, or nil. A model
-	// whose provider cannot enforce it ignores it, so the system prompt must ask
-	// for the same format.
+	// Schema is a JSON schema that the reply's text has to match, or nil. If
+	// the provider cannot enforce the schema, the model ignores it, so the
+	// system prompt must ask for the same format.
 	Schema json.RawMessage
 	// Cache holds the encoded messages of the conversation's previous request,
-	// so that only new messages are encoded. If it is nil, all messages are.
+	// so that only new messages are encoded. If it is nil, all messages are
+	// encoded.
 	Cache *Cache
 }
 
@@ -53,7 +54,7 @@ type ArgsDelta struct {
 	CallID string
 	Name   string
 	JSON   string
-	Block  int // index of the block that the call will become, as far as it is known yet
+	Block  int // index of the block that the call will become, as far as known yet
 }
 
 // Reply is a complete reply.
@@ -69,7 +70,7 @@ type Stop string
 // Stops.
 const (
 	StopEnd     Stop = "end"     // the reply is finished
-	StopCalls   Stop = "calls"   // it waits for the results of its calls
+	StopCalls   Stop = "calls"   // the model waits for the results of its calls
 	StopLength  Stop = "length"  // MaxTokens or the context window was reached; the arguments of the last call may be incomplete
 	StopRefusal Stop = "refusal" // the model declines to answer
 )
@@ -124,8 +125,8 @@ func (e *Error) Temporary() bool {
 	return false
 }
 
-// Busy reports whether the provider has no capacity for the request now, although
-// another model may have.
+// Busy reports whether the provider currently has no capacity for the request,
+// so that another model may help.
 func (e *Error) Busy() bool { return e.Reason == RateLimited || e.Reason == Overloaded }
 
 // ReasonOf returns the reason of err, or "" if err is not an [Error].
@@ -138,8 +139,8 @@ func ReasonOf(err error) Reason {
 
 // Info describes a configured model.
 type Info struct {
-	ID            string // as used by --model and by model.id in the API
-	Ref           string // the id with parameters; "" is the id alone
+	ID            string // the value of --model and of model.id in the API
+	Ref           string // the id with parameters; "" means the id alone
 	DisplayName   string
 	Description   string
 	Params        []Param // parameters that a request may set
@@ -148,9 +149,9 @@ type Info struct {
 	MaxOutput     int // tokens
 	Images        bool
 	Price         *Price // nil if unknown
-	// Fallback is the [Ref] of the model that replaces this one for the rest of a
-	// run after FallbackAfter attempts in a row have failed because the provider
-	// was overloaded or limited the rate; "" is none.
+	// Fallback is the [Ref] of the model that replaces this one for the rest of
+	// a run after FallbackAfter attempts in a row have failed because the
+	// provider was overloaded or limited the rate; "" means none.
 	Fallback      string
 	FallbackAfter int
 }

@@ -100,8 +100,8 @@ func ParseRef(text string) Ref {
 }
 
 // Check returns a fault for the first setting that the model does not support.
-// The fault lists what is supported, and names the field params[n] of the model
-// reference.
+// The fault lists the supported settings, and names the field params[n] of the
+// model reference.
 func (i Info) Check(settings []Setting) error {
 	for n, s := range settings {
 		at := fmt.Sprintf("params[%d].", n)
@@ -148,7 +148,7 @@ type Mode string
 
 // Modes.
 const (
-	NoThinking  Mode = ""         // it does not, or its API does not say
+	NoThinking  Mode = ""         // the model does not reason, or its API does not tell
 	Budgeted    Mode = "budget"   // with a token budget, if the request sets one
 	Adaptive    Mode = "adaptive" // as much as it needs, if the request enables it
 	ByDefault   Mode = "default"  // as much as it needs, unless the request disables it
@@ -157,7 +157,7 @@ const (
 
 // Traits are the options that a provider's API has for a model.
 type Traits struct {
-	Provider string   // whose API has them
+	Provider string   // the provider whose API has these options
 	Thinking Mode     //
 	Effort   []string // levels, lowest first
 	Long     bool     // the context window can be 1m tokens on request

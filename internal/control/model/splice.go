@@ -11,9 +11,9 @@ import (
 	"slices"
 )
 
-// A Mark is a placeholder, in the body that an SDK encodes, for JSON values
-// that are already encoded: an array whose element is the mark gets the values
-// as elements. It is a JSON string with random content, so no text of a
+// A Mark is a placeholder for JSON values that are already encoded, in the body
+// that an SDK encodes. An array that contains the mark gets the values as
+// elements instead. It is a JSON string with random content, so no text of a
 // conversation can be confused with it.
 type Mark string
 
@@ -34,7 +34,7 @@ type Splice map[Mark][][]byte
 
 type spliceKey struct{}
 
-// WithSplice returns a context with which a [Wire] replaces the marks in a
+// WithSplice returns a context that makes a [Wire] replace the marks in a
 // request's body. Each mark must occur once. A value may be several elements
 // separated by commas, or nil for none.
 func WithSplice(ctx context.Context, s Splice) context.Context {
@@ -51,7 +51,7 @@ func spliced(req *http.Request) (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	_ = req.Body.Close() // it was read completely
+	_ = req.Body.Close() // the body was read completely
 	pieces, err := replace(body, s)
 	if err != nil {
 		return nil, err
@@ -70,8 +70,8 @@ func spliced(req *http.Request) (*http.Request, error) {
 var comma = []byte{','}
 
 // replace returns the body with the marks replaced by their values, which are
-// separated by commas. It looks for marks in the body only: the values can be
-// thousands of messages.
+// separated by commas. It looks for marks only in the body, not in the values,
+// which can be thousands of messages.
 func replace(body []byte, s Splice) (out [][]byte, err error) {
 	type place struct {
 		offset int
@@ -107,7 +107,7 @@ func replace(body []byte, s Splice) (out [][]byte, err error) {
 // pieceReader reads pieces one after another. It does not modify them.
 type pieceReader struct {
 	left   [][]byte
-	offset int // offset in the first of left
+	offset int // offset in the first element of left
 }
 
 // Read implements [io.Reader].

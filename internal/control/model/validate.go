@@ -10,9 +10,9 @@ import (
 )
 
 // Prepare returns req in the form that the named model of the provider accepts,
-// see [Compatible], or the [BadRequest] with which the provider would reject it. All providers
-// call it, so that our mistakes are also found where the real provider is
-// lenient.
+// see [Compatible], or the [BadRequest] with which the provider would reject
+// it. All providers call it, so that our mistakes are found even if the real
+// provider is lenient.
 func Prepare(provider, name string, req Request) (Request, error) {
 	req.Messages = Compatible(provider, name, req.Messages)
 	if err := Validate(req); err != nil {
@@ -35,13 +35,13 @@ func refuse(format string, args ...any) *Error {
 	return &Error{Reason: BadRequest, Message: fmt.Sprintf(format, args...)}
 }
 
-const toolName = "^[a-zA-Z][a-zA-Z0-9_-]{0,63}$" // as in the providers' error messages
+const toolName = "^[a-zA-Z][a-zA-Z0-9_-]{0,63}$" // the pattern in the providers' error messages
 
 func isToolName(s string) bool { return isWord(s, 64) && (s[0]|0x20 >= 'a' && s[0]|0x20 <= 'z') }
 
-// isWord reports whether s has 1 to most of the characters that are allowed in
-// names and ids. It is called for every call of a conversation in every turn,
-// so it avoids regular expressions.
+// isWord reports whether s consists of characters that are allowed in names and
+// ids, and is not empty or longer than the limit. It is called for every call
+// of a conversation in every turn, so it avoids regular expressions.
 func isWord(s string, most int) bool {
 	for _, c := range []byte(s) {
 		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-') {
@@ -71,10 +71,10 @@ func validateTools(tools []tool.Spec) error {
 	return nil
 }
 
-// validator checks the messages of a conversation, starting from one of them.
+// validator checks the messages of a conversation, starting at first.
 type validator struct {
-	called map[string]bool // ids of calls in the messages before at
-	first  int             // index of the first message to check; earlier ones are valid
+	called map[string]bool // ids of calls in the earlier messages
+	first  int             // index of the first message to check; earlier messages are valid
 }
 
 // messages validates messages and records their calls.

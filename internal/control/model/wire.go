@@ -25,7 +25,7 @@ import (
 const (
 	dialTimeout   = 5 * time.Second
 	headerTimeout = 10 * time.Minute
-	idleTimeout   = 5 * time.Minute // between two reads of a stream
+	idleTimeout   = 5 * time.Minute // timeout between two reads of a stream
 	maxReply      = 64 << 20        // bytes of one response on the wire: 128,000 tokens with 300 bytes of framing each are 38 MB
 	maxEvent      = 8 << 20         // bytes of one event: the last event of the Responses API repeats the reply, its instructions and its tools
 	maxValues     = 64 << 10        // JSON values of one event, since an SDK may allocate a KiB for "{}"; arguments, which are strings, are one value
@@ -45,12 +45,12 @@ var transport = sync.OnceValue(func() *http.Transport {
 
 // Wire is the HTTP transport of a provider's SDK. It converts every error
 // response into an [*Error] before the SDK sees it, limits the size of
-// responses and the silence within them, follows no redirects (they would leak
-// the key), and removes the key from every error. It is safe for concurrent
-// use.
+// responses and the pauses within them, does not follow redirects (which would
+// leak the key), and removes the key from every error. It is safe for
+// concurrent use.
 type Wire struct {
-	Client *http.Client // for the SDK
-	// Whole says that a response is one document, such as an image in base64,
+	Client *http.Client // HTTP client for the SDK
+	// Whole means that a response is one document, such as an image in base64,
 	// which may be longer than an event of a stream.
 	Whole bool
 
@@ -109,9 +109,10 @@ func (w *Wire) RoundTrip(req *http.Request) (*http.Response, error) {
 
 type failureKey struct{}
 
-// KeepFailure returns a context for one request, and a function that returns the
-// error with which [Wire] ended the response, or nil. An SDK may decode what came
-// before that error, and return an error about its unfinished last event instead.
+// KeepFailure returns a context for one request, and a function that returns
+// the error with which [Wire] ended the response, or nil. An SDK may decode the
+// part before that error, and instead return an error about the unfinished last
+// event.
 func KeepFailure(ctx context.Context) (context.Context, func() error) {
 	kept := new(error)
 	return context.WithValue(ctx, failureKey{}, kept), func() error { return *kept }
@@ -181,9 +182,9 @@ func CutShort() *Error {
 type patientBody struct {
 	body   io.ReadCloser
 	left   int64
-	most   int // bytes of one event; 0 for no limit of events
+	most   int // maximum bytes of one event; 0 means no limit
 	events text.Meter
-	kept   *error // set to an error of this type's own, if not nil
+	kept   *error // if not nil, receives an error that patientBody itself returns
 }
 
 // Read implements [io.Reader].

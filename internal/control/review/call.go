@@ -20,7 +20,7 @@ type described struct {
 	subject string
 	reason  string
 	folder  string // working directory of a shell command, if given
-	grant   string // the grant if a person allows similar calls
+	grant   string // the grant that is recorded if a person allows similar calls
 	change  string // content of a changed file, or text of a pull request
 }
 
@@ -32,7 +32,7 @@ const maxReviewed = 256 << 10
 // reviewable reports whether a person can be shown the whole call.
 func (d described) reviewable() bool { return len(d.subject)+len(d.change) <= maxReviewed }
 
-// arguments holds the arguments of all tools that matter here.
+// arguments holds the arguments of all tools that describe handles.
 type arguments struct {
 	Command             string          `json:"command"`
 	Description         string          `json:"description"`
@@ -99,7 +99,7 @@ func describeDeeds(all []deed) string {
 	return b.String()
 }
 
-// outside is the permission value with which a command asks to run without the
+// outside is the permission value of a command that asks to run without the
 // sandbox.
 const outside = "all"
 
@@ -108,7 +108,7 @@ const outside = "all"
 func describe(c conversation.ToolCall) described {
 	var a arguments
 	if json.Unmarshal(c.Args, &a) != nil {
-		a = arguments{} // the tool rejects malformed arguments; here they count as unreadable
+		a = arguments{} // the tool rejects malformed arguments; here they count as empty
 	}
 	switch c.Name {
 	case "Shell":
@@ -118,9 +118,9 @@ func describe(c conversation.ToolCall) described {
 		}
 	case "WriteShellStdin": // the effect of input to a running program is unknown
 		return described{Call: permit.Call{Kind: permit.Shell, Unsandboxed: true}, subject: "input of a running command: " + string(c.Args), grant: "*"}
-	case "SetupVmEnvironment": // it affects machines of future agents, whatever their run mode
+	case "SetupVmEnvironment": // the tool affects machines of future agents in every run mode
 		return described{Call: permit.Call{Kind: permit.Shell, Unsandboxed: true}, subject: "install script for later machines: " + a.UpdateScript, grant: a.UpdateScript}
-	case "PrManagement": // it is visible outside; the project decides to whom
+	case "PrManagement": // the pull request is visible outside; the project decides to whom
 		if agent.PullReads(a.Action) {
 			break
 		}
@@ -162,7 +162,7 @@ func describe(c conversation.ToolCall) described {
 	}
 	switch c.Name {
 	case callMCP:
-		if a.ToolName != "" { // without a name it only lists tools
+		if a.ToolName != "" { // without a name, the call only lists tools
 			return describeMCP(a.Server, a.ToolName, string(a.Arguments))
 		}
 	case fetchMCP:
@@ -191,8 +191,8 @@ func guard(file string) (described, bool) {
 	return described{Call: permit.Call{Kind: permit.Protected, Rule: why}}, why != ""
 }
 
-// Protected reports whether a change to the file of a machine needs a review in
-// every run mode but run-everything.
+// Protected reports whether a change to the file needs a review in every run
+// mode but run-everything.
 func Protected(file string) bool {
 	_, guarded := guard(file)
 	return guarded
@@ -263,8 +263,8 @@ func describeMCP(server, tool, arguments string) described {
 	return d
 }
 
-// grantedMCP splits the entry that an approval of an MCP call offers into
-// server and tool.
+// grantedMCP splits the entry in an approval of an MCP call into server and
+// tool.
 func grantedMCP(q agent.Approval) (server, tool string, ok bool) {
 	if q.Tool != callMCP && q.Tool != fetchMCP || len(q.Entries) != 1 {
 		return "", "", false
@@ -273,7 +273,7 @@ func grantedMCP(q agent.Approval) (server, tool string, ok bool) {
 }
 
 // isRules reports whether a path leads to a file with rules for the agent. It
-// ignores case and dot segments, since some file systems do too.
+// ignores case and dot segments, because some file systems do.
 func isRules(file string) bool {
 	file = strings.ToLower(path.Clean("/" + strings.ReplaceAll(file, `\`, "/")))
 	for _, folder := range []string{"/.aloft/", "/.cursor/", "/.claude/"} {
@@ -293,8 +293,8 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// entries returns entries that would allow the call. For a shell command they
-// are its parts that no entry allows yet, verbatim.
+// entries returns entries that would allow the call. For a shell command, the
+// entries are the parts of the command that no entry allows yet, verbatim.
 func (d described) entries(p permit.Permissions) []string {
 	if d.Kind != permit.Shell || d.Line == "" {
 		if d.grant == "" {
@@ -314,7 +314,7 @@ func (d described) entries(p permit.Permissions) []string {
 		}
 	}
 	all := permit.Permissions{TerminalAllowlist: append(slices.Clone(p.TerminalAllowlist), out...)}
-	if !all.JudgeLine(d.Line).Allowed { // such a line needs a new approval each time
+	if !all.JudgeLine(d.Line).Allowed { // a line that its parts do not allow needs a new approval each time
 		return nil
 	}
 	return out

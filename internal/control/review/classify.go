@@ -33,7 +33,7 @@ const verdictSchema = `{"type":"object","properties":{"verdict":{"type":"string"
 const (
 	classifyWithin = 30 * time.Second
 	maxVerdict     = 1024  // tokens of the classifier's reply
-	maxShown       = 8000  // bytes shown of each end of a call's arguments
+	maxShown       = 8000  // bytes shown at the beginning and at the end of a call's arguments
 	maxReason      = 1000  // bytes of the classifier's reason
 	maxTask        = 16000 // bytes of the user's prompts
 )
@@ -49,8 +49,8 @@ type question struct {
 	Block []string        `json:"block_instructions"`
 }
 
-// Classify asks the classifier about a call. It never fails: without a verdict,
-// for whatever reason, it returns [VerdictAsk].
+// Classify asks the classifier about a call. It never fails: if there is no
+// verdict for any reason, it returns [VerdictAsk].
 func (r *Reviewer) Classify(ctx context.Context, s *agent.State, c conversation.ToolCall, v Verdict) agent.Classified {
 	start := time.Now()
 	out := agent.Classified{CallID: c.ID, Verdict: VerdictAsk}

@@ -12,7 +12,8 @@ import (
 )
 
 // CheckEntries returns an error if the entries would not allow the call of an
-// approval. always means that the user wants them in their permissions.json.
+// approval. always means that the user wants to add the entries to their
+// permissions.json.
 func (r *Reviewer) CheckEntries(ctx context.Context, a agent.Agent, q agent.Approval, entries []string, always bool) error {
 	if len(entries) == 0 {
 		return fmt.Errorf("calls like this one can be allowed only once")
@@ -61,7 +62,7 @@ func kindOf(q agent.Approval) (kind permit.Kind, server, mcp string) {
 	return permit.Other, "", ""
 }
 
-// listOf returns the name of the list in permissions.json for calls of that
+// listOf returns the name of the list in permissions.json for calls of the
 // kind, or "" if there is none.
 func listOf(q agent.Approval) string {
 	switch kind, _, _ := kindOf(q); kind {
@@ -73,8 +74,8 @@ func listOf(q agent.Approval) string {
 	return ""
 }
 
-// Allow adds entries for calls of that kind to a user's permissions.json. The
-// rest of the file, including comments, stays unchanged.
+// Allow adds entries for calls of the given kind to a user's permissions.json.
+// The rest of the file, including comments, stays unchanged.
 func (r *Reviewer) Allow(ctx context.Context, userID int64, q agent.Approval, entries []string) error {
 	r.writing.Lock()
 	defer r.writing.Unlock()

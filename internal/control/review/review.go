@@ -2,8 +2,8 @@
 // machine: by the run mode, by the rules of the team, the user and the project
 // and, if these leave it open, by a classifier, which is a separate model call.
 // It trusts nothing from the machine: rules come from the store, and the
-// project's rules from its default branch at the agent's creation, so no agent
-// can write permissions for itself or another.
+// project's rules from its default branch at the agent's creation. So no agent
+// can write permissions for itself or for another agent.
 package review
 
 import (
@@ -60,9 +60,9 @@ type Verdict struct {
 	Subject string   // the object of the call: the command line, the URL, server:tool, or the path
 	Reason  string   // the agent's own reason
 	Folder  string   // working directory of a shell command, if given
-	Entries []string // entries that would allow it
+	Entries []string // entries that would allow the call
 	Change  string   // content of a changed file, or text of a pull request
-	TooLong bool     // too long to show to a person
+	TooLong bool     // whether the call is too long to show to a person
 }
 
 // File names of rules, in the store and in projects.
@@ -76,7 +76,7 @@ const (
 // the file counts.
 var projectFolders = []string{".aloft/", ".cursor/"}
 
-// Check decides by rules. enforced says that the machine's sandbox can enforce
+// Check decides by rules. enforced means that the machine's sandbox can enforce
 // its policy.
 func (r *Reviewer) Check(ctx context.Context, s *agent.State, c conversation.ToolCall, enforced bool) (Verdict, error) {
 	call := describe(c)
@@ -120,7 +120,8 @@ func (r *Reviewer) Check(ctx context.Context, s *agent.State, c conversation.Too
 }
 
 // Guards reports whether the machine must check the path of a file tool's call
-// again, with symbolic links resolved. It need not in the mode run-everything.
+// again, with symbolic links resolved. In the mode run-everything this is not
+// needed.
 func (r *Reviewer) Guards(ctx context.Context, a agent.Agent, c conversation.ToolCall) (bool, error) {
 	switch c.Name {
 	case "Write", "StrReplace", "EditNotebook", "Delete", "GenerateImage", "ApplyAgentDiff", fetchMCP:
@@ -158,7 +159,7 @@ func (r *Reviewer) GuardsLine(ctx context.Context, s *agent.State, c conversatio
 	if at := verdict.Git; at != nil {
 		guard.Git, guard.Folders, guard.Elsewhere = true, at.Folders, at.Elsewhere
 	}
-	if !verdict.Allowed { // the rules have changed since the call was judged
+	if !verdict.Allowed { // the rules have changed since the decision about the call
 		guard.Git, guard.Elsewhere = true, true
 	}
 	return guard, nil
@@ -174,9 +175,10 @@ func withGrants(p permit.Permissions, s *agent.State, tool string) permit.Permis
 	return p
 }
 
-// Until returns when an approval requested now expires as denied: after the
-// shortest timeout set by operator, team or user, or never (zero time) if there
-// is none. An unreadable setting is ignored, since waiting allows nothing.
+// Until returns when an approval that is requested now expires as denied. It
+// uses the shortest timeout set by operator, team or user, and returns the zero
+// time if there is none. It ignores an unreadable setting, because waiting
+// allows nothing.
 func (r *Reviewer) Until(ctx context.Context, a agent.Agent) (time.Time, error) {
 	after := r.DenyAfter
 	for _, owner := range []string{store.TeamRules, store.RulesOf(a.UserID)} {
@@ -203,8 +205,8 @@ func granted(s *agent.State, tool string, c described) bool {
 	return c.grant != "" && slices.Contains(s.Granted, agent.Grant{Tool: tool, Entry: c.grant})
 }
 
-// ModeOf returns the run mode of the agent. The team's mode applies to all,
-// unless the user or the agent asks for a stricter one.
+// ModeOf returns the run mode of the agent. The team's mode applies to all
+// agents, unless the user or the agent asks for a stricter mode.
 func (r *Reviewer) ModeOf(ctx context.Context, a agent.Agent) (permit.Mode, error) {
 	of := func(owner string) (permit.Mode, error) {
 		text, err := r.Rules.Rule(ctx, owner, modeFile)
@@ -230,10 +232,10 @@ func (r *Reviewer) ModeOf(ctx context.Context, a agent.Agent) (permit.Mode, erro
 	return mode, nil
 }
 
-// unreadableError is an error in a file of rules.
+// unreadableError means that a rules file is invalid.
 type unreadableError struct{ error }
 
-// Unreadable reports whether an error means that a file of rules is invalid.
+// Unreadable reports whether an error means that a rules file is invalid.
 func Unreadable(err error) bool {
 	_, ok := errors.AsType[unreadableError](err)
 	return ok
@@ -280,7 +282,7 @@ func parse(name string, data []byte) (permit.Permissions, error) {
 
 // project returns a rules file of the project at a commit, and a name for
 // messages. Its allow lists count only for a commit on the default branch,
-// since an agent may have pushed any other.
+// because an agent may have pushed any other commit.
 func (r *Reviewer) project(ctx context.Context, a agent.Agent, commit, name string) (words string, data []byte, err error) {
 	if r.Project == nil || commit == "" || len(a.Repos) == 0 {
 		return name, nil, nil
@@ -288,7 +290,7 @@ func (r *Reviewer) project(ctx context.Context, a agent.Agent, commit, name stri
 	for _, folder := range projectFolders {
 		words = fmt.Sprintf("%s%s of %.12s", folder, name, commit)
 		data, err := r.Project(ctx, a, commit, folder+name)
-		if err != nil && ctx.Err() == nil { // its deny rules are unknown, so a person must decide
+		if err != nil && ctx.Err() == nil { // the deny rules are unknown, so a person must decide
 			err = unreadableError{fmt.Errorf("read %s: %w", words, err)}
 		}
 		if err != nil || data != nil {

@@ -42,9 +42,9 @@ func (r *Reviewer) SandboxPolicy(ctx context.Context, a agent.Agent) (sandbox.Po
 }
 
 // GitSandbox returns the policy of the sandbox around the git hooks of an
-// agent's repositories, which commands in the sandbox may have written. It is
-// nil if the run mode puts no commands in the sandbox. The workspace is
-// writable, since git commits there.
+// agent's repositories, because commands in the sandbox may have written these
+// hooks. It returns nil if the run mode puts no commands in the sandbox. The
+// workspace is writable, because git commits there.
 func (r *Reviewer) GitSandbox(ctx context.Context, a agent.Agent) (*sandbox.Policy, error) {
 	mode, err := r.ModeOf(ctx, a)
 	if err != nil || !sandboxes(mode, r.Sandbox) {

@@ -10,8 +10,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// After freeTries consecutive failures, the next try has to wait a second, and
-// after each further failure twice as long, up to longestWait. Failures are
+// After freeTries consecutive failures, the next try is delayed by a second.
+// Each further failure doubles the delay, up to longestWait. Failures are
 // forgotten after a day without any.
 const (
 	freeTries   = 5
@@ -21,7 +21,7 @@ const (
 )
 
 // subscriber is the length of the IPv6 prefix that a provider assigns to one
-// network: each host in it can choose from 2^64 addresses.
+// network. Each host in the network can choose from 2^64 addresses.
 const subscriber = 64
 
 // failures counts failed sign-ins by account and by network address. It is safe
@@ -99,9 +99,9 @@ func (f *failures) add(names ...string) {
 }
 
 // makeRoom forgets an eighth of the names or more, so that a flood of names
-// neither fills the memory nor makes each failure search the map: first those
-// whose waits have ended, then those that need not wait, then any. The caller
-// holds f.mu.
+// neither fills the memory nor makes each failure search the map. It forgets
+// names whose waits have ended first, then names that need not wait, then any.
+// The caller holds f.mu.
 func (f *failures) makeRoom(now time.Time) {
 	const room = maxFailures / 8
 	for _, mayGo := range []func(failure) bool{

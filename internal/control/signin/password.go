@@ -18,8 +18,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// Limits of a password, in characters and in bytes that are hashed, and of an
-// email address, in bytes by RFC 5321.
+// Limits of a password, in characters and in hashed bytes, and of an email
+// address, in bytes according to RFC 5321.
 const (
 	minPassword = 12
 	maxPassword = 1024
@@ -36,14 +36,13 @@ const (
 	hashSize    = 32
 )
 
-// hashing limits how many passwords are hashed at once, since each takes 64
-// MiB.
+// hashing limits how many passwords are hashed at once, because each hash takes
+// 64 MiB.
 var hashing = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 
 // try returns a fault if one of the names has to wait; otherwise it waits for a
-// slot for hashing, which done releases. The caller must count a failure before
-// it calls done, so that many parallel tries are not treated better than
-// sequential ones.
+// hashing slot, which done releases. The caller must count a failure before it
+// calls done, so that parallel tries have no advantage over sequential ones.
 func (d *Desk) try(ctx context.Context, names ...string) (done func(), err error) {
 	if err := d.failures.wait(names...); err != nil {
 		return nil, err
@@ -71,7 +70,7 @@ func hash(password string) string {
 	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, hashMemory, hashTime, hashThreads, enc(salt), enc(key))
 }
 
-// matches reports whether the hash is of the password. The caller holds a
+// matches reports whether the hash belongs to the password. The caller holds a
 // hashing slot.
 func matches(password, hash string) (bool, error) {
 	part := strings.Split(hash, "$")
@@ -102,7 +101,7 @@ var nobodys = "$argon2id$v=19$m=65536,t=3,p=4$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAA
 // WithPassword signs in with a password.
 func (d *Desk) WithPassword(ctx context.Context, email, password, address, browser string) (Session, error) {
 	if len(email) > maxEmail {
-		email = "" // too long to be a user's; not worth remembering
+		email = "" // too long to be a user's address; do not store it
 	}
 	name := "email " + email
 	done, err := d.try(ctx, name, addressName(address))

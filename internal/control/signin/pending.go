@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// maxTaken is how many used names are remembered, each until it would expire.
+// maxTaken is how many used names are stored, each until it would expire.
 const maxTaken = 100_000
 
 // maxSealed is the maximum length of a name from a client, in bytes.
 const maxSealed = 4 << 10
 
-// pending encrypts unfinished work into a name that the browser keeps, so that
-// requests which only begin a sign-in cost the server no memory. Each name can
-// be used once. It is safe for concurrent use.
+// pending encrypts the state of an unfinished sign-in into a name that the
+// browser keeps. So requests that only begin a sign-in cost the server no
+// memory. Each name can be used once. It is safe for concurrent use.
 type pending[T any] struct {
 	seal cipher.AEAD
 
 	mu    sync.Mutex
-	taken map[string]time.Time // by the sealed bytes: when each of them expires
+	taken map[string]time.Time // expiry time of used names, by their sealed bytes
 }
 
 // begun is the content of a name.
@@ -46,8 +46,8 @@ func newPending[T any]() *pending[T] {
 	panic(err) // the key has a valid length
 }
 
-// put stores what in a name, which expires after life. Nobody can guess the
-// name, or read or change its content.
+// put returns a name that contains the given value and expires after life.
+// Nobody can guess the name, or read or change its content.
 func (p *pending[T]) put(what T, life time.Duration) (string, error) {
 	text, err := json.Marshal(begun[T]{what, time.Now().Add(life)})
 	if err != nil {
@@ -96,7 +96,7 @@ func (p *pending[T]) forget(now time.Time) {
 			delete(p.taken, once)
 		}
 	}
-	for once := range p.taken { // safe, since a name alone signs nobody in
+	for once := range p.taken { // this is safe, because a name alone signs nobody in
 		if len(p.taken) < maxTaken {
 			return
 		}

@@ -20,17 +20,17 @@ import (
 	"aloft/internal/fault"
 )
 
-// A Provider is an OpenID Connect provider at which people sign in. It is
-// contacted when it is first needed, so the server can start while the provider
-// is down.
+// A Provider is an OpenID Connect provider at which people sign in. The server
+// first contacts it when needed, so the server can start while the provider is
+// down.
 type Provider struct {
 	Name         string // shown to people
 	Issuer       string
 	ClientID     string
 	ClientSecret string
 	Domains      []string     // email domains whose users may sign in without an invitation; default none
-	Role         account.Role // of those users; default member
-	Client       *http.Client // nil is the default client
+	Role         account.Role // role of those users; default member
+	Client       *http.Client // nil means the default client
 
 	mu    sync.Mutex
 	found *oidc.Provider
@@ -105,8 +105,8 @@ func (d *Desk) oauth(ctx context.Context) (*oauth2.Config, *oidc.Provider, error
 	}, found, nil
 }
 
-// BeginVisit returns the URL at the provider to which the browser must go, and
-// the state that it must bring back.
+// BeginVisit returns the provider's URL to which the browser must go, and the
+// state that the browser must bring back.
 func (d *Desk) BeginVisit(ctx context.Context) (address, state string, err error) {
 	c, _, err := d.oauth(ctx)
 	if err != nil {
@@ -129,8 +129,8 @@ type claims struct {
 }
 
 // EndVisit signs in the user whom the provider has redirected with a code. kept
-// is the state that the browser itself has kept; it proves that this browser
-// began the sign-in.
+// is the state in the browser's cookie, which proves that this browser began
+// the sign-in.
 func (d *Desk) EndVisit(ctx context.Context, code, state, kept, browser string) (Session, error) {
 	v, ok := d.visits.take(state)
 	if !ok || v.Verifier == "" || subtle.ConstantTimeCompare([]byte(state), []byte(kept)) != 1 {
@@ -159,7 +159,7 @@ func (d *Desk) EndVisit(ctx context.Context, code, state, kept, browser string) 
 	if err := id.Claims(&who); err != nil {
 		return Session{}, unaccepted.Because(err)
 	}
-	if who.Email == "" { // some providers include it only in the user info
+	if who.Email == "" { // some providers include the address only in the user info
 		info, err := found.UserInfo(ctx, oauth2.StaticTokenSource(token))
 		if err == nil && info.Subject == id.Subject {
 			err = info.Claims(&who)

@@ -1,13 +1,13 @@
 // Package signin signs people in with a browser: by password, by passkey, with
-// an OpenID Connect provider, or with a link that works once. They get a
+// an OpenID Connect provider, or with a link that works once. People get a
 // session, which is an API key that expires, so that no other code has to know
 // how they signed in.
 //
 // The package does not handle HTTP requests; cookies and authorization are the
 // API's task. Unfinished sign-ins (a passkey's challenge, a visit to the
 // provider) and the counts of failures are kept in memory and lost with the
-// process. The wait doubles with each failure in a row and ends with a success, which
-// a token bucket such as golang.org/x/time/rate cannot express.
+// process. The wait doubles with each failure in a row and ends with a success,
+// which a token bucket such as golang.org/x/time/rate cannot express.
 package signin
 
 import (

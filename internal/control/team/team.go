@@ -1,6 +1,6 @@
 // Package team combines the team's settings with the operator's configuration,
-// and decides which values apply to an agent. It also decides whether a setting
-// counts that has changed since the agent was created.
+// and decides which values apply to an agent. It also decides whether an agent
+// is affected by a setting that has changed since the agent was created.
 package team
 
 import (
@@ -22,7 +22,7 @@ import (
 // A Policy decides for one server. Its methods are safe for concurrent use.
 type Policy struct {
 	Store     Store
-	Limit     allowance.Amount // the operator's limit of each run; 0 means none
+	Limit     allowance.Amount // the operator's limit per run; 0 means none
 	Retention time.Duration    // how long the operator keeps an unused machine; 0 means no limit
 	// Reviewers maps a host, and there the lower-case e-mail address of a
 	// member, to the login who reviews that member's pull requests.
@@ -39,8 +39,8 @@ type Store interface {
 	Users(ctx context.Context) ([]account.User, error)
 }
 
-// Private reports whether a run is in privacy mode: as its journal says, or
-// otherwise by the setting when the run was requested.
+// Private reports whether a run is in privacy mode: according to its journal,
+// or otherwise according to the setting when the run was requested.
 func (p *Policy) Private(ctx context.Context, r agent.Run) (bool, error) {
 	return store.PrivacyOf(ctx, p.Store, r)
 }
@@ -63,8 +63,8 @@ func (p *Policy) MayReach(ctx context.Context, userID int64, repoURL string) err
 	return store.MayReach(ctx, p.Store, p.Store, userID, repoURL)
 }
 
-// Egress returns the hosts that machines may connect to, by the settings at the
-// time.
+// Egress returns the hosts that machines may connect to, according to the
+// settings at the given time.
 func (p *Policy) Egress(ctx context.Context, at time.Time) (agent.Egress, error) {
 	then, err := p.then(ctx, at)
 	return agent.Egress{Mode: then.NetworkMode, Allow: strings.Fields(then.NetworkAllow)}, err
@@ -78,7 +78,7 @@ func (p *Policy) MachineRetention(ctx context.Context, a agent.Agent) (time.Dura
 }
 
 // Limits returns the limits of an agent's runs: the stricter of the operator's
-// and those that the team had set when the agent was created.
+// limits and the team's limits at the agent's creation.
 func (p *Policy) Limits(ctx context.Context, a agent.Agent) (allowance.Amount, error) {
 	then, err := p.then(ctx, a.CreatedAt)
 	return allowance.Strictest(p.Limit, then.Limit), err
@@ -90,8 +90,9 @@ func (p *Policy) FixesChecks(ctx context.Context) (bool, error) {
 	return !h.Now().NoAutofix, err
 }
 
-// ReviewersOf returns the logins to ask for a review of an agent's pull requests
-// at the host: that of the agent's owner, if the operator has named one.
+// ReviewersOf returns the logins from whom to request reviews of an agent's
+// pull requests at the host. That is the reviewer of the agent's owner, if the
+// operator has configured one.
 func (p *Policy) ReviewersOf(ctx context.Context, a agent.Agent, host string) ([]string, error) {
 	if len(p.Reviewers[host]) == 0 {
 		return nil, nil
@@ -136,7 +137,7 @@ func (p *Policy) Rules(ctx context.Context, a agent.Agent) (rules []rule.Rule, e
 // Hooks are the hooks.json of the team and of an agent's owner.
 type Hooks struct {
 	Team, User []byte // nil if there is none
-	Email      string // of the owner; "" if unknown
+	Email      string // e-mail address of the owner; "" if unknown
 }
 
 // Hooks returns the hooks that apply to an agent.
@@ -158,7 +159,7 @@ func (p *Policy) Hooks(ctx context.Context, a agent.Agent) (h Hooks, err error) 
 	return h, nil
 }
 
-// Reviewer knows the sandbox policies that the rules of an agent make.
+// Reviewer returns the sandbox policy that results from the rules for an agent.
 type Reviewer interface {
 	SandboxPolicy(ctx context.Context, a agent.Agent) (sandbox.Policy, error)
 }
@@ -177,7 +178,7 @@ func (p *Policy) Sandbox(ctx context.Context, r Reviewer, a agent.Agent, what st
 	return &of, err
 }
 
-// then returns the settings as they were at a time.
+// then returns the settings at the given time.
 func (p *Policy) then(ctx context.Context, at time.Time) (account.Settings, error) {
 	h, err := store.Settings(ctx, p.Store)
 	return h.At(at), err

@@ -36,10 +36,10 @@ const (
 	sendWithin = 10 * time.Second
 	claimedFor = time.Minute // longer than an attempt takes
 	atOnce     = 16
-	firstWait  = 10 * time.Second // after the first attempt; doubles each time
+	firstWait  = 10 * time.Second // delay after the first attempt; doubles each time
 	longest    = time.Hour
 	maxError   = 500  // bytes of a stored error
-	maxSubject = 8000 // bytes of a request's subject; the API has all of it
+	maxSubject = 8000 // bytes of a request's subject; the API returns the whole subject
 )
 
 // Store is the part of the store that a sender uses.
@@ -59,15 +59,15 @@ type Config struct {
 	// fault of kind NotFound.
 	Webhook func(ctx context.Context, agentID string) (safe.Webhook, error)
 	// Shown reports whether the agent's messages in a run may be sent to other
-	// services. If it is nil, they may.
+	// services. If it is nil, all messages may be sent.
 	Shown func(ctx context.Context, a agent.Agent, r agent.Run) (bool, error)
 	// Post sends a body without following redirects, and returns the status.
 	// Its error contains no secret.
 	Post      func(ctx context.Context, url string, header http.Header, body io.Reader) (int, error)
 	PublicURL func() string
 	Logger    *slog.Logger
-	Every     time.Duration                    // how often to look for due deliveries; default a second
-	Wait      func(attempts int) time.Duration // until the next attempt; default [Backoff]
+	Every     time.Duration                    // interval of looking for due deliveries; default a second
+	Wait      func(attempts int) time.Duration // delay before the next attempt; default [Backoff]
 }
 
 // Sender sends deliveries.
@@ -130,7 +130,8 @@ func (s *Sender) Run(ctx context.Context) error {
 	}
 }
 
-// sendDue starts as many attempts as are allowed at once.
+// sendDue starts attempts for due deliveries, up to the maximum number of
+// parallel attempts.
 func (s *Sender) sendDue(ctx context.Context) error {
 	slots := len(s.free)
 	if slots == 0 {
@@ -150,8 +151,8 @@ func (s *Sender) sendDue(ctx context.Context) error {
 	return nil
 }
 
-// attempt sends a delivery once and records the outcome. An attempt that the
-// server's shutdown aborts does not count.
+// attempt sends a delivery once and records the outcome. An attempt does not
+// count if the server's shutdown aborts it.
 func (s *Sender) attempt(ctx context.Context, d store.Delivery) {
 	status, err := s.send(ctx, d)
 	if ctx.Err() != nil {
@@ -219,7 +220,7 @@ type payload struct {
 	Target    target              `json:"target"`
 	Summary   string              `json:"summary,omitempty"`
 	Outcome   agent.Outcome       `json:"outcome,omitempty"`
-	Evidence  *agent.Evidence     `json:"evidence,omitempty"` // not if messages are hidden
+	Evidence  *agent.Evidence     `json:"evidence,omitempty"` // absent if messages are hidden
 	Approval  *question           `json:"approval,omitempty"`
 }
 
@@ -248,8 +249,8 @@ type target struct {
 	PRURL      string `json:"prUrl,omitempty"`
 }
 
-// body returns the body of a delivery. It is the same for each attempt, except
-// that a pull request may be opened or the summary hidden in between.
+// body returns the body of a delivery. It is the same for each attempt, unless
+// in between a pull request was opened or the summary was hidden.
 func (s *Sender) body(ctx context.Context, d store.Delivery) ([]byte, error) {
 	a, err := s.Store.Agent(ctx, d.AgentID)
 	if err != nil {
@@ -302,7 +303,7 @@ func (s *Sender) body(ctx context.Context, d store.Delivery) ([]byte, error) {
 	return json.Marshal(p)
 }
 
-// questionBody fills in the approval request, as it was made.
+// questionBody fills in the approval request in its original form.
 func (s *Sender) questionBody(ctx context.Context, d store.Delivery, p payload, shown bool) ([]byte, error) {
 	events, err := s.Store.Read(ctx, d.AgentID, d.Seq-1, 1)
 	if err != nil {

@@ -46,7 +46,7 @@ var brave = kind{
 		var out struct {
 			Error struct{ Code, Detail string }
 		}
-		_ = json.Unmarshal(body, &out) // the status tells as well
+		_ = json.Unmarshal(body, &out) // ignore the error: the status alone suffices
 		return strings.TrimPrefix(out.Error.Code+": "+out.Error.Detail, ": ")
 	},
 }

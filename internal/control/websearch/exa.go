@@ -13,7 +13,7 @@ var exa = kind{
 	ask: func(ctx context.Context, e *Engine, query string) (*http.Request, error) {
 		req, err := e.post(ctx, "/search", map[string]any{
 			"query": query, "type": "auto", "numResults": maxResults,
-			"contents": map[string]any{"highlights": true}, // without it results have no text
+			"contents": map[string]any{"highlights": true}, // without contents, results have no text
 		})
 		if err == nil {
 			req.Header.Set("x-api-key", e.config.Key)
@@ -38,7 +38,7 @@ var exa = kind{
 	},
 	words: func(body []byte) string {
 		var out struct{ Error string }
-		_ = json.Unmarshal(body, &out) // the status tells as well
+		_ = json.Unmarshal(body, &out) // ignore the error: the status alone suffices
 		return out.Error
 	},
 	advice: func(status int) string {

@@ -41,7 +41,7 @@ var searxng = kind{
 		}
 		return found, nil
 	},
-	words: func([]byte) string { return "" }, // its error pages are HTML
+	words: func([]byte) string { return "" }, // SearXNG's error pages are HTML
 	advice: func(status int) string {
 		switch status {
 		case http.StatusForbidden:

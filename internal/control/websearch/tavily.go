@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// Statuses of Tavily for a plan or a budget that is used up.
+// Statuses of Tavily for an exhausted plan or budget.
 const (
 	tavilyPlan   = 432
 	tavilyBudget = 433
@@ -37,7 +37,7 @@ var tavily = kind{
 	},
 	words: func(body []byte) string {
 		var out struct{ Detail struct{ Error string } }
-		_ = json.Unmarshal(body, &out) // the status tells as well
+		_ = json.Unmarshal(body, &out) // ignore the error: the status alone suffices
 		return out.Detail.Error
 	},
 	advice: func(status int) string {

@@ -31,7 +31,7 @@ const (
 	maxSnippet = 600  // characters
 	maxBody    = 4 << 20
 	within     = 30 * time.Second
-	maxWait    = 10 * time.Second // for a rate limit to pass
+	maxWait    = 10 * time.Second // maximum wait for a rate limit
 	maxTries   = 3
 )
 
@@ -41,9 +41,9 @@ var Providers = []string{"searxng", "brave", "tavily", "exa"}
 // Config selects a provider.
 type Config struct {
 	Provider string // one of Providers
-	URL      string // base address of the API; required for searxng, others have a default
+	URL      string // base address of the API; required for searxng; other providers have a default
 	Key      string // required except for searxng, which uses it as a bearer token for a proxy in front of it
-	// Wait waits before a search that was over the rate limit is repeated; nil
+	// Wait waits before a search that exceeded the rate limit is retried; nil
 	// waits for the time that the provider asks for.
 	Wait func(context.Context, time.Duration) error
 }
@@ -82,7 +82,7 @@ type Engine struct {
 // kind holds the differences between providers.
 type kind struct {
 	base  string // default address
-	keyed bool   // needs a key
+	keyed bool   // whether the provider needs a key
 	ask   func(ctx context.Context, e *Engine, query string) (*http.Request, error)
 	read  func(body []byte) ([]Result, error)
 	// words returns the message of an error response, or "".
@@ -161,7 +161,7 @@ func (e *Engine) send(ctx context.Context, query string) (response, error) {
 	if err != nil {
 		return response{}, e.unreachable(ctx, err)
 	}
-	defer func() { _ = resp.Body.Close() }() // it was only read
+	defer func() { _ = resp.Body.Close() }() // the body was only read
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	switch {
 	case err != nil:
@@ -187,11 +187,11 @@ func (e *Engine) unreachable(ctx context.Context, err error) error {
 	return fmt.Errorf("%s is unreachable: %w", e.config.Provider, err)
 }
 
-// quotes reports whether the words contain a text that was sent, plain or
-// escaped for a URL or JSON.
+// quotes reports whether a provider's message contains a text that was sent,
+// plain or escaped for a URL or JSON.
 func quotes(words string, sent ...string) bool {
 	for _, s := range sent {
-		encoded, _ := json.Marshal(s) // a string always has JSON
+		encoded, _ := json.Marshal(s) // encoding a string cannot fail
 		for _, form := range []string{s, url.QueryEscape(s), url.PathEscape(s), strings.Trim(string(encoded), `"`)} {
 			if form != "" && strings.Contains(words, form) {
 				return true
@@ -228,9 +228,9 @@ func (e *Engine) refusal(r response, query string) error {
 	return errors.New(text)
 }
 
-// pauseOf returns how long to wait after a response that limits the rate. It
-// reports false if the wait is too long. Brave sends X-RateLimit-Reset with one
-// number of seconds for each of its windows, the shortest first.
+// pauseOf returns how long to wait after a response that reports a rate limit.
+// It returns false if the wait is too long. Brave sends X-RateLimit-Reset with
+// one number of seconds for each of its windows, the shortest first.
 func pauseOf(h http.Header) (time.Duration, bool) {
 	first, _, _ := strings.Cut(cmp.Or(h.Get("Retry-After"), h.Get("X-RateLimit-Reset")), ",")
 	pause := time.Second
@@ -267,9 +267,9 @@ func bounded(found []Result) []Result {
 	return out
 }
 
-// line returns the text of an excerpt of a page on one line, with at most most
-// characters. It removes characters that a person does not see but a model reads,
-// except joiners, which some scripts and emoji need.
+// line returns the text of an excerpt of a page on one line, with at most limit
+// characters. It removes characters that are invisible to people but visible to
+// a model, except joiners, which some scripts and emoji need.
 func line(text string, most int) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	text = strings.Map(func(r rune) rune {
@@ -298,5 +298,5 @@ func (e *Engine) post(ctx context.Context, path string, in any) (*http.Request, 
 	return req, err
 }
 
-// errShape is returned for a response that is not the provider's.
+// errShape is returned for a response that does not have the provider's format.
 var errShape = errors.New("the response is not what its API describes; check web_search.url")

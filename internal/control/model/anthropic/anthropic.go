@@ -33,8 +33,8 @@ const defaultBaseURL = "https://api.anthropic.com"
 
 // Config configures the API and the model.
 type Config struct {
-	Name    string // of the model, in the API
-	BaseURL string // the part before /v1/messages; "" is Anthropic's
+	Name    string // the model's name in the API
+	BaseURL string // the part of the URL before /v1/messages; "" means Anthropic's
 	Key     string // sent as x-api-key
 
 	// Thinking is how many tokens the model may use for reasoning, at least
@@ -42,12 +42,12 @@ type Config struct {
 	// API.
 	Thinking  int
 	Effort    string // low to max; "" is the model's default
-	LongBeta  bool   // request the context window of 1m tokens with a beta header
-	Serial    bool   // at most one call in a reply
+	LongBeta  bool   // request the 1m context window with a beta header
+	Serial    bool   // allow at most one call in a reply
 	Schema    bool   // the API enforces [model.Request.Schema] for this model
 	MaxOutput int    // maximum reply length for requests without one; 0 is the model's known maximum
 
-	Client *http.Client // nil is a client with Aloft's timeouts
+	Client *http.Client // nil means a client with Aloft's timeouts
 }
 
 // New returns the model that cfg describes. It does not connect.
@@ -112,8 +112,9 @@ func (m *messages) ask(ctx context.Context, req model.Request, yield func(model.
 }
 
 // refusesThinking reports whether the API rejects earlier reasoning. It does so
-// if another model wrote it, or if the conversation before it has changed, for
-// example by compaction. A retry with the reasoning would fail again.
+// if another model wrote the reasoning, or if the conversation before the
+// reasoning has changed, for example by compaction. A retry with the reasoning
+// would fail again.
 func refusesThinking(err error) bool {
 	e, ok := errors.AsType[*model.Error](err)
 	return ok && e.Reason == model.BadRequest && (strings.Contains(e.Message, "`thinking` block") ||
@@ -217,7 +218,7 @@ func stop(reason sdk.StopReason) model.Stop {
 		return model.StopCalls
 	case sdk.StopReasonMaxTokens, sdk.StopReasonModelContextWindowExceeded:
 		return model.StopLength
-	case sdk.StopReasonPauseTurn: // only with the provider's own tools; there is more to come
+	case sdk.StopReasonPauseTurn: // only with the provider's own tools; the reply is incomplete
 		return model.StopLength
 	case sdk.StopReasonRefusal:
 		return model.StopRefusal

@@ -85,9 +85,9 @@ const (
 	cachedForm     = 2 // at the end of a cached prefix
 )
 
-// mayThink reports whether a request with a budget may enable thinking. It may
-// not within a turn that began without thinking, because the API requires that
-// the first reply of such a turn begins with reasoning.
+// mayThink reports whether a request with a budget may enable thinking. Within
+// a turn that began without thinking it may not, because with thinking the API
+// requires that the first reply of the turn begins with reasoning.
 func mayThink(messages []conversation.Message) bool {
 	i := len(messages) - 1
 	for i >= 1 && messages[i].Blocks[0].Result != nil {
@@ -104,7 +104,7 @@ func betas(cfg Config) (out []string) {
 	if cfg.LongBeta {
 		out = append(out, sdk.AnthropicBetaContext1m2025_08_07)
 	}
-	if cfg.Thinking > 0 { // also between the calls of a turn, as newer models do by default
+	if cfg.Thinking > 0 { // reason also between the calls of a turn, as newer models do by default
 		out = append(out, sdk.AnthropicBetaInterleavedThinking2025_05_14)
 	}
 	return out
@@ -189,8 +189,9 @@ func result(r conversation.ToolResult) *sdk.ToolResultBlockParam {
 
 // cached returns the indexes of the messages at which a cached prefix ends: the
 // user's last message, whose prefix this request writes to the cache, and the
-// one before, whose prefix the previous turn has written. With the marks after
-// the system prompt and the tools, these are the four that the API allows.
+// previous user message, whose prefix the previous turn has written. With the
+// marks after the system prompt and the tools, these are the four marks that
+// the API allows.
 func cached(messages []conversation.Message) (marked []int) {
 	for i := len(messages) - 1; i >= 0 && len(marked) < 2; i-- {
 		if messages[i].Role == conversation.User {

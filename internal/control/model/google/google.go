@@ -27,18 +27,18 @@ const provider = "google"
 
 // Config configures the API and the model.
 type Config struct {
-	Name    string // of the model, in the API
-	BaseURL string // the part before /v1beta; "" is Google's
+	Name    string // the model's name in the API
+	BaseURL string // the part of the URL before /v1beta; "" means Google's
 	Key     string // sent as x-goog-api-key
 
-	// Thinking is how many tokens the model may use for reasoning. 0 leaves
-	// that to the model; so does Summarized, which also requests a summary of
-	// the reasoning; Disabled turns reasoning off.
+	// Thinking is how many tokens the model may use for reasoning. 0 leaves the
+	// number to the model. Summarized also leaves it to the model, and requests
+	// a summary of the reasoning. Disabled turns reasoning off.
 	Thinking int
 	Effort   string // minimal to high, for models with levels; "" is the model's default
 	Schema   bool   // the API enforces [model.Request.Schema] for this model
 
-	Client *http.Client // nil is a client with Aloft's timeouts
+	Client *http.Client // nil means a client with Aloft's timeouts
 }
 
 // Values of [Config.Thinking].
@@ -53,14 +53,14 @@ const defaultBaseURL = "https://generativelanguage.googleapis.com"
 // error if the key is missing.
 func New(cfg Config) (model.Model, error) {
 	if cfg.Key == "" {
-		return nil, fmt.Errorf("google model %s: the key is missing; set api_key or api_key_env", cfg.Name) // the SDK would look in the environment
+		return nil, fmt.Errorf("google model %s: the key is missing; set api_key or api_key_env", cfg.Name) // without a key, the SDK would use the environment's
 	}
 	if cfg.BaseURL == "" {
 		cfg.BaseURL = defaultBaseURL
 	}
 	base := strings.TrimSuffix(strings.TrimRight(cfg.BaseURL, "/"), "/v1beta")
 	wire := model.NewWire(cfg.Client, cfg.Key)
-	// Values that are set here are not read from the host's environment.
+	// The SDK reads values that are not set here from the host's environment.
 	client, err := sdk.NewClient(context.Background(), &sdk.ClientConfig{
 		APIKey: cfg.Key, Backend: sdk.BackendGeminiAPI, HTTPClient: wire.Client,
 		HTTPOptions: sdk.HTTPOptions{BaseURL: base, APIVersion: "v1beta"},
@@ -113,7 +113,7 @@ func (g *gemini) ask(ctx context.Context, req model.Request, yield func(model.Ev
 }
 
 // refusesSignature reports whether the API rejects the signature of earlier
-// reasoning, as it does if another model wrote it.
+// reasoning, which happens if another model wrote it.
 func refusesSignature(err error) bool {
 	e, ok := errors.AsType[*model.Error](err)
 	return ok && e.Reason == model.BadRequest && strings.Contains(strings.ReplaceAll(strings.ToLower(e.Message), "_", " "), "thought signature")
@@ -123,7 +123,7 @@ func refusesSignature(err error) bool {
 // server's data, into an error of this reply.
 func guarded(stream iter.Seq2[*sdk.GenerateContentResponse, error]) iter.Seq2[*sdk.GenerateContentResponse, error] {
 	return func(yield func(*sdk.GenerateContentResponse, error) bool) {
-		ours := false // a panic of the caller's loop body is not the SDK's
+		ours := false // whether the caller's loop body is running, whose panics must not be caught
 		defer func() {
 			if ours {
 				return
@@ -199,7 +199,7 @@ func (d *decoder) events(res *sdk.GenerateContentResponse) []model.Event {
 }
 
 // part handles one part. Text and reasoning continue from one event to the
-// next; a signature precedes what it signs.
+// next; a signature precedes the part that it signs.
 func (d *decoder) part(p *sdk.Part) []model.Event {
 	var ev model.Event
 	var ok bool

@@ -69,7 +69,7 @@ func parts(m conversation.Message, names map[string]string) []*sdk.Part {
 		p := &sdk.Part{}
 		switch {
 		case b.Thinking != nil:
-			signature, _ = base64.StdEncoding.DecodeString(b.Thinking.Opaque) // if it is not base64, the part has no signature
+			signature, _ = base64.StdEncoding.DecodeString(b.Thinking.Opaque) // if Opaque is not base64, the part has no signature
 			continue
 		case b.Call != nil:
 			names[b.Call.ID] = b.Call.Name

@@ -16,21 +16,23 @@ import (
 // A Format writes the events of one API, for [Bounds].
 type Format struct {
 	Begin string // sent first
-	// Text returns an event with a piece of text, Args one with a piece of the
-	// arguments of the first call, and Call one with the call of index i. Args is nil if
-	// the API sends arguments whole.
+	// Text returns an event with a piece of text. Args returns an event with a
+	// piece of the first call's arguments, and is nil if the API sends
+	// arguments whole. Call returns an event with the i-th call.
 	Text, Args func(piece string) string
 	Call       func(i int) string
-	// Values returns an event with n empty JSON values where the API has a list.
+	// Values returns an event with n empty JSON values in a place where the API
+	// has a list.
 	Values func(n int) string
 }
 
 // maxHeap is the maximum heap in bytes that the hostile replies of [Bounds] may need.
 const maxHeap = 192 << 20
 
-// Bounds checks that a server cannot take much memory of its client with a reply
-// that is too long, or has too many or too large parts: the stream ends with an
-// error that says so. open returns a model of the server at url.
+// Bounds checks that a hostile server cannot make its client use much memory.
+// If a reply is too long, or has too many or too large parts, the stream must
+// end with an error that says so. open returns a model that uses the server at
+// url.
 func Bounds(t *testing.T, f Format, open func(t *testing.T, url string) model.Model) {
 	t.Helper()
 	mib := strings.Repeat("x", 1<<20)
@@ -88,7 +90,7 @@ func Bounds(t *testing.T, f Format, open func(t *testing.T, url string) model.Mo
 	}
 }
 
-// heap returns the largest size in bytes that the heap has had.
+// heap returns the maximum size of the heap, in bytes.
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -14,7 +14,8 @@ import (
 )
 
 // runCache checks that requests with a cache are byte for byte the same as
-// without, while a conversation grows, is rewound and is compacted.
+// requests without it, while a conversation grows, is rewound, and is
+// compacted.
 func runCache(t *testing.T, open opener) {
 	s, m := open(t)
 	s.Answer(func(int, Request) Reply { return Reply{Text: "ok"} })
@@ -58,7 +59,7 @@ func grown(t *rapid.T, messages []conversation.Message, n int) []conversation.Me
 		last.Blocks = slices.Concat(last.Blocks, []conversation.Block{{Text: fmt.Sprint("more ", n)}})
 		messages = append(slices.Clip(messages[:len(messages)-1]), last)
 	}
-	if len(messages)%2 == 0 { // the last message is the model's
+	if len(messages)%2 == 0 { // the last message must be the user's
 		messages = append(slices.Clip(messages), conversation.Text(conversation.User, "go on"))
 	}
 	reply := conversation.Message{Role: conversation.Assistant}

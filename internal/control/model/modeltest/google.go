@@ -182,7 +182,7 @@ func checkParts(c googleContent, issued []Reply) (calls, results []string, err e
 			made = append(made, Call{Name: p.FunctionCall.Name, Args: args})
 		}
 	}
-	_, ours := thoughtOf(issued, made) // for its own call, the API requires the real signature
+	_, ours := thoughtOf(issued, made) // for calls that the API made itself, it requires the real signature
 	for _, p := range c.Parts {
 		if (p.FunctionCall != nil) != (c.Role == "model") && p.Text == nil {
 			return nil, nil, fmt.Errorf("a part is not for the %s", c.Role)

@@ -28,7 +28,7 @@ const (
 	GeminiImage = "gemini-2.5-flash-image"
 )
 
-// Declined is a description that every server of images declines.
+// Declined is a description that every fake image server declines.
 const Declined = "something forbidden"
 
 // PNG returns an image of one color.
@@ -54,7 +54,7 @@ type Painted struct {
 // ImageServer is a fake of a provider's API for images. Its methods are safe
 // for concurrent use.
 type ImageServer struct {
-	URL string // as a user writes base_url
+	URL string // the base_url in a user's configuration
 
 	mu      sync.Mutex
 	painted []Painted
@@ -105,21 +105,22 @@ func (s *ImageServer) Painted() []Painted {
 	return slices.Clone(s.painted)
 }
 
-// Fail makes the server answer valid requests with a status; 0 ends that.
+// Fail makes the server answer valid requests with a status; 0 makes it answer
+// normally again.
 func (s *ImageServer) Fail(status int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.status = status
 }
 
-// Send replaces the image that the server sends, which may be anything.
+// Send replaces the image that the server sends, data need not be an image.
 func (s *ImageServer) Send(image []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.image = image
 }
 
-// refusal is a request that a server of images rejects.
+// refusal is a request that an image server rejects.
 type refusal struct {
 	status int
 	words  string

@@ -337,7 +337,7 @@ func checkThinking(q messagesRequest, issued []Reply) error {
 		was, reasoned := thoughtOf(issued, calls)
 		switch {
 		case !reasoned && thinking != "" && !slices.ContainsFunc(issued, func(r Reply) bool { return r.Thinking == thinking }):
-			return fmt.Errorf("messages.%d.content.0: Invalid `signature` in `thinking` block", i) // of another model
+			return fmt.Errorf("messages.%d.content.0: Invalid `signature` in `thinking` block", i) // signed by another model
 		case !reasoned:
 		case !thought(blocks[0]):
 			return fmt.Errorf("messages.%d.content.0.type: Expected `thinking` or `redacted_thinking`, but found `%s`. %s", i, blocks[0].Type, rule)

@@ -201,7 +201,7 @@ func checkResponses(r Request, issued []Reply) (string, error) {
 		return "", err
 	}
 	l := newLedger()
-	thought := "" // reasoning whose call or message has not come yet
+	thought := "" // reasoning whose call or message has not followed yet
 	for i, raw := range q.Input {
 		var it responsesItem
 		if err := strict(raw, &it); err != nil {

@@ -34,16 +34,16 @@ type Reply struct {
 	Redacted string // Messages API: encrypted reasoning, sent after Thinking
 	Text     string
 	Calls    []Call
-	Refuse   bool               // the model declines to answer; Text is its reason
-	Full     bool               // the reply has reached its maximum length
+	Refuse   bool               // whether the model declines to answer; Text is its reason
+	Full     bool               // whether the reply has reached its maximum length
 	Usage    conversation.Usage // the zero value means some tokens
 
 	Chunk int           // runes per delta; 0 means 12
-	Bytes int           // bytes per write of the stream, to split runes and lines; 0 means one event
-	Cut   bool          // the connection breaks in the middle of the stream
+	Bytes int           // bytes per write of the stream, to split runes and lines; 0 means one event per write
+	Cut   bool          // whether the connection breaks in the middle of the stream
 	Hold  chan struct{} // in the middle, the server waits until this is closed or the client has disconnected
 	Break string        // in the middle, the provider reports an error of this type
-	Raw   string        // the whole body of the stream, instead of all above
+	Raw   string        // replaces the whole body of the stream
 
 	Status  int // of a failure
 	Header  http.Header
@@ -68,7 +68,7 @@ type Request struct {
 // Server is a fake of a provider's API on this host. Its methods are safe for
 // concurrent use.
 type Server struct {
-	URL     string        // as a user writes base_url
+	URL     string        // the base_url in a user's configuration
 	Aborted chan struct{} // receives a value for each client that disconnects before a reply's end
 
 	t       testing.TB
@@ -83,11 +83,11 @@ type Server struct {
 
 // A dialect is one provider's wire format.
 type dialect struct {
-	path    string                    // after URL; "*" stands for the model
+	path    string                    // path after URL; "*" stands for the model
 	version string                    // path prefix that is part of URL
-	auth    func(h http.Header) error // an error is answered with 401
-	// check validates a request; an error is answered with 400. issued lists
-	// the replies so far.
+	auth    func(h http.Header) error // the server answers an error with 401
+	// check validates a request; the server answers an error with 400. issued
+	// lists the replies so far.
 	check   func(r Request, issued []Reply) (model string, err error)
 	problem func(status int, kind, words string) []byte // encodes an error response
 	stream  func(n int, r Reply) []string               // events of a reply
@@ -204,8 +204,8 @@ func (s *Server) fail(w http.ResponseWriter, r Reply) {
 	_, _ = w.Write(s.dialect.problem(r.Status, r.Kind, r.Message))
 }
 
-// play writes a reply. Failures occur in the middle, between two events; a cut
-// occurs within an event.
+// play writes a reply. A failure occurs in the middle of the reply, between two
+// events; a cut occurs within an event.
 func (s *Server) play(w http.ResponseWriter, r *http.Request, n int, reply Reply) {
 	if reply.Usage == (conversation.Usage{}) {
 		reply.Usage = conversation.Usage{Input: 21, Output: 13}
@@ -264,8 +264,8 @@ func (s *Server) play(w http.ResponseWriter, r *http.Request, n int, reply Reply
 	send(reply.Bytes)
 }
 
-// thoughtOf returns the reply that contained those calls, and whether it had
-// reasoning. The calls are matched by name and arguments, since clients may
+// thoughtOf returns the reply that contained the given calls, and whether it
+// had reasoning. The calls are matched by name and arguments, since clients may
 // change their ids.
 func thoughtOf(issued []Reply, calls []Call) (Reply, bool) {
 	for _, r := range slices.Backward(issued) {

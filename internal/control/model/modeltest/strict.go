@@ -47,8 +47,8 @@ func checkTool(seen map[string]bool, i int, name string, schema json.RawMessage)
 }
 
 // checkFormat rejects formats of replies that providers with strict schemas
-// reject: every object must list all its properties as required and allow no
-// others.
+// reject: every object must list all its properties as required, and allow no
+// other properties.
 func checkFormat(kind string, schema json.RawMessage) error {
 	var s struct {
 		Type       string                     `json:"type"`
@@ -94,15 +94,15 @@ func checkArguments(args string) error {
 	return nil
 }
 
-// sign returns the signature for a reasoning text, with which the server later
-// checks that the text came back unchanged.
+// sign returns the signature for a reasoning text, which the server later uses
+// to check that the text came back unchanged.
 func sign(words string) string {
 	sum := sha256.Sum256([]byte("modeltest " + words))
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// ledger matches calls with results, for APIs whose conversation is one list of
-// items.
+// ledger matches calls with results, for APIs in which a conversation is one
+// list of items.
 type ledger struct {
 	seen, open map[string]bool
 }

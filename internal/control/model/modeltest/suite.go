@@ -20,7 +20,7 @@ import (
 type Provider struct {
 	Start func(t testing.TB, script ...Reply) *Server
 	New   func(t testing.TB, url, key, name string) model.Model
-	// KeepsThinking says that reasoning is sent back to the provider.
+	// KeepsThinking means that the provider gets earlier reasoning back.
 	KeepsThinking bool
 }
 
@@ -51,8 +51,8 @@ type result struct {
 	err            error
 }
 
-// collect reads a stream to its end, and fails the test if it violates the
-// contract of [model.Model].
+// collect reads a stream to its end, and fails the test if the stream violates
+// the contract of [model.Model].
 func collect(t *testing.T, m model.Model, req model.Request) result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

@@ -22,7 +22,7 @@ func stored(t *testing.T, m conversation.Message) conversation.Message {
 	return back
 }
 
-// runThinking has conversations with a model that reasons.
+// runThinking tests conversations with a model that reasons.
 func runThinking(t *testing.T, p Provider, open opener) {
 	const thought = "The user wants the file; I should read it."
 	t.Run("GivenBackUnchanged", func(t *testing.T) {
@@ -61,8 +61,9 @@ func runThinking(t *testing.T, p Provider, open opener) {
 			t.Errorf("reasoning of another model was sent; refused: %q", refused)
 		}
 	})
-	// A turn with several calls, each after some reasoning, a question of the
-	// user, and a second turn. Clients give the calls their own ids.
+	// The conversation has a turn with several calls, each after some
+	// reasoning, a question of the user, and a second turn. Clients give the
+	// calls their own ids.
 	t.Run("Conversation", func(t *testing.T) {
 		s, m := open(t,
 			Reply{Thinking: "First a.", Calls: []Call{{Name: "Read", Args: `{"path":"a"}`}}},
@@ -99,7 +100,7 @@ func runThinking(t *testing.T, p Provider, open opener) {
 		_, m := open(t, Reply{Thinking: thought, Calls: []Call{{Name: "Read", Args: `{"path":"a"}`}}})
 		req := ask("read a")
 		said := replied(t, m, req).reply.Message
-		want := 0 // for a provider that sends no reasoning back
+		want := 0 // 0 if the client sends no reasoning back
 		for i := range said.Blocks {
 			if b := said.Blocks[i].Thinking; b != nil {
 				was := b.Opaque

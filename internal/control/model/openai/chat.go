@@ -52,7 +52,7 @@ type chatChunk struct {
 	} `json:"usage"`
 }
 
-// chatDelta is a piece of a reply. OpenAI's has no reasoning; DeepSeek, vLLM
+// chatDelta is a piece of a reply. OpenAI sends no reasoning; DeepSeek, vLLM
 // and llama.cpp call it reasoning_content, Ollama and OpenRouter reasoning.
 type chatDelta struct {
 	Content          string      `json:"content"`
@@ -76,7 +76,7 @@ type chatPiece struct {
 // arrived; the usage comes after it, with it, or never.
 type chatDecoder struct {
 	assembly *model.Assembly
-	begun    map[int64]startedCall // the call that was last started at each of the server's indexes
+	begun    map[int64]startedCall // the last call that was started, by the server's index
 	count    int                   // number of calls started
 	stop     model.Stop
 	finished bool
@@ -124,8 +124,8 @@ func (d *chatDecoder) event(data []byte) ([]model.Event, error) {
 
 // key returns the key of the call that a delta belongs to, and starts a new
 // call if necessary. The API numbers calls by index. A server that sends
-// complete calls may use 0 for each, so a different id, or a name after
-// complete arguments, means another call.
+// complete calls may use the index 0 for each. So a different id, or a name
+// after complete arguments, means a new call.
 func (d *chatDecoder) key(call chatPiece) string {
 	b, known := d.begun[call.Index]
 	switch {

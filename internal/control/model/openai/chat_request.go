@@ -83,8 +83,8 @@ func chatRequest(cfg Config, req model.Request) (chatBody, model.Splice, error) 
 		b.Format = &chatFormat{"json_schema", chatSchema{schemaName, req.Schema, true}}
 	}
 	b.StreamOptions.IncludeUsage = true
-	// Only OpenAI's own API knows the newer field name, and its newer models
-	// accept no other.
+	// Only OpenAI's own API supports the newer field name, and its newer models
+	// accept only that name.
 	if strings.HasPrefix(cfg.BaseURL, defaultBaseURL) {
 		b.MaxCompletionTokens = max(req.MaxTokens, 0)
 	} else {

@@ -1,6 +1,6 @@
 // Package openai is a provider for OpenAI's two APIs over plain HTTP:
-// Responses, and Chat Completions, which Ollama, vLLM, llama.cpp and most
-// others speak too. It tolerates the omissions and differences of those
+// Responses, and Chat Completions, which Ollama, vLLM, llama.cpp and most other
+// servers also implement. It tolerates the omissions and differences of those
 // servers. It streams and does not retry.
 package openai
 
@@ -30,9 +30,9 @@ const (
 
 // Config configures the API and the model.
 type Config struct {
-	Name    string // of the model, in the API
-	API     API    // "" is Responses
-	BaseURL string // the part before /responses or /chat/completions; "" is OpenAI's
+	Name    string // the model's name in the API
+	API     API    // "" means Responses
+	BaseURL string // the part of the URL before /responses or /chat/completions; "" means OpenAI's
 	Key     string // sent as a bearer token; "" sends none
 
 	// Effort is the reasoning effort: none, minimal, low to max. "" is the
@@ -40,10 +40,10 @@ type Config struct {
 	// reason.
 	Effort string
 
-	Serial bool // at most one call in a reply
+	Serial bool // allow at most one call in a reply
 	Schema bool // the API enforces [model.Request.Schema] for this model
 
-	Client *http.Client // nil is a client with Aloft's timeouts
+	Client *http.Client // nil means a client with Aloft's timeouts
 }
 
 // New returns the model that cfg describes. It does not connect. It returns an

@@ -44,9 +44,9 @@ func (r *response) Stream(ctx context.Context, req model.Request) iter.Seq2[mode
 	}
 }
 
-// refusesReasoning reports whether the API rejects earlier reasoning, as it
-// does if it comes from another account. A retry with the reasoning would fail
-// again.
+// refusesReasoning reports whether the API rejects earlier reasoning, which
+// happens if the reasoning comes from another account. A retry with the
+// reasoning would fail again.
 func refusesReasoning(err error) bool {
 	e, ok := errors.AsType[*model.Error](err)
 	return ok && e.Reason == model.BadRequest && (strings.Contains(e.Message, "encrypted content") || strings.Contains(e.Message, "'reasoning'"))
@@ -145,7 +145,7 @@ func (d *responseDecoder) item(key string, item responseItem) ([]model.Event, er
 		}
 	case "reasoning":
 		if item.EncryptedContent == "" {
-			return nil, nil // nothing that could be sent back
+			return nil, nil // the item has nothing to send back
 		}
 		o := opaque{ID: item.ID, Encrypted: item.EncryptedContent}
 		for _, s := range item.summary() {
@@ -176,7 +176,8 @@ func (d *responseDecoder) reply(e responseEvent) model.Event {
 
 func (d *responseDecoder) err() error { return d.assembly.Err() }
 
-// end reports that a stream without its last event has no complete reply.
+// end returns no reply, because without its last event a stream has no complete
+// reply.
 func (d *responseDecoder) end() (model.Event, bool) { return model.Event{}, false }
 
 // summary returns the summary of a reasoning item.

@@ -72,8 +72,8 @@ type responsePart struct {
 }
 
 // responseRequest returns the body of a request; the Splice holds the parts
-// that are already encoded. Nothing is stored at the provider, so reasoning is
-// requested in encrypted form and sent back, which lets it continue over
+// that are already encoded. The provider stores nothing, so the request asks
+// for encrypted reasoning, which is sent back so that it can continue over
 // several replies.
 func responseRequest(cfg Config, req model.Request) (responseBody, model.Splice, error) {
 	b := responseBody{Model: cfg.Name, Stream: true, Parallel: cfg.serial(req), Input: []json.RawMessage{model.MessagesMark.JSON()}}

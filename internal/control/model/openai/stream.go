@@ -106,8 +106,7 @@ func (c client) stream(ctx context.Context, path string, body any, take func([]b
 
 // decode parses an event. It ignores fields with an unexpected type, because
 // servers other than OpenAI's put arbitrary values into fields that clients
-// ignore. It returns an error if the data is not JSON, or if the provider
-// reports one in it.
+// ignore. It returns an error if the data is not JSON or reports an error.
 func decode(data []byte, into any) error {
 	var problem struct {
 		Error json.RawMessage `json:"error"`

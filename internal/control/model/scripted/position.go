@@ -15,7 +15,7 @@ import (
 type position struct {
 	script  *Script
 	number  int // index of the script
-	turn    int // counted from 0 since the prompt
+	turn    int // number of the turn since the prompt, from 0
 	prompt  string
 	groups  []string
 	results []string
@@ -32,7 +32,7 @@ var (
 
 // find derives the script and the turn from the request alone.
 func find(f *File, req model.Request) position {
-	p := 0 // index of the newest prompt
+	p := 0 // the index of the newest prompt
 	for i, m := range req.Messages {
 		if isPrompt(m) {
 			p = i

@@ -1,15 +1,15 @@
 // Package scripted is a model that plays a script. It needs no key and no
 // network: the demonstration, the benchmarks and the tests of the whole product
-// run on it. It refuses the requests that real providers refuse.
+// run on it. It rejects the requests that real providers reject.
 //
 // # Stateless
 //
-// What is said follows from the request alone: the newest prompt chooses the
-// script, and the replies since that prompt are counted to find the turn. So a
-// request that is sent again, by another process too, gets the same reply with
-// the same call ids. Only failures are counted, in memory: each is met once by
-// each model that plays the script. When a conversation was summarised, the
-// place is found in the summary, which this model wrote.
+// The reply follows from the request alone: the newest prompt selects the
+// script, and the number of replies since that prompt selects the turn. So a
+// repeated request, even from another process, gets the same reply with the
+// same call ids. Only failures are counted, in memory: each occurs once per
+// model that plays the script. When a conversation was summarised, its position
+// is in the summary, which this model wrote.
 //
 // # A script file
 //
@@ -38,8 +38,8 @@
 //
 // Text, thinking and the strings in args are templates (text/template) with
 // these functions: prompt, the newest prompt; match N, a group of match; result
-// N, the text of the Nth result of the turn before, counted from 0; results, all
-// of them; find RE, the first group of a regular expression in them, or "";
+// N, the text of the Nth result of the turn before, counted from 0; results,
+// all of them; find RE, the first group of a regular expression in them, or "";
 // turn, counted from 0.
 package scripted
 
