@@ -17,7 +17,7 @@ type Accounts interface {
 	UserByEmail(ctx context.Context, email string) (account.User, error)
 	// AddKey assigns the key an ID, and the kind Lasting if it has none.
 	AddKey(ctx context.Context, k account.APIKey) (account.APIKey, error)
-	// Key returns the key with that hash and its user's current role, or
+	// Key returns the key with the given hash, with its user's current role, or
 	// [ErrNotFound]. An expired key may be returned or not found.
 	Key(ctx context.Context, hash [32]byte) (account.APIKey, error)
 	CountKeys(ctx context.Context) (int, error)
@@ -29,17 +29,17 @@ type Members interface {
 	// Users returns all users, oldest first.
 	Users(ctx context.Context) ([]account.User, error)
 	// UpdateUser applies change to a user in a transaction and returns the
-	// result. change must be quick and must not use the store; if it returns an
-	// error, UpdateUser changes nothing and returns it. The error wraps
-	// [ErrExists] if another user has the email address, and [ErrLastOwner] if
-	// the server would be left without an owner.
+	// result. change must be quick and must not use the store; if change
+	// returns an error, UpdateUser changes nothing and returns that error. The
+	// error wraps [ErrExists] if another user has the email address, and
+	// [ErrLastOwner] if the server would be left without an owner.
 	UpdateUser(ctx context.Context, id int64, change func(*account.User) error) (account.User, error)
 	// Keys returns a user's keys that have not expired, including sessions,
 	// newest first.
 	Keys(ctx context.Context, userID int64) ([]account.APIKey, error)
 	// RemoveKey removes a key, or returns [ErrNotFound].
 	RemoveKey(ctx context.Context, userID, id int64) error
-	// RemoveKeys removes a user's keys of one kind, except the key with the ID
+	// RemoveKeys removes a user's keys of one kind, except the one with the ID
 	// but.
 	RemoveKeys(ctx context.Context, userID int64, kind account.Kind, but int64) error
 }
@@ -73,8 +73,8 @@ type Passkeys interface {
 type Identities interface {
 	// Identity returns the user who is subject at the issuer, or [ErrNotFound].
 	Identity(ctx context.Context, issuer, subject string) (userID int64, err error)
-	// AddIdentity stores an identity. It returns [ErrExists] if there is one
-	// already.
+	// AddIdentity stores an identity. It returns [ErrExists] if the identity
+	// exists.
 	AddIdentity(ctx context.Context, issuer, subject string, userID int64) error
 }
 
@@ -95,6 +95,6 @@ type Links interface {
 type AuditLog interface {
 	AddAudit(ctx context.Context, a account.Audit) error
 	// Audit returns at most limit entries with IDs less than before, newest
-	// first; if before is 0, the newest.
+	// first. If before is 0, it returns the newest entries.
 	Audit(ctx context.Context, before int64, limit int) ([]account.Audit, error)
 }

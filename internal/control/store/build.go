@@ -7,8 +7,8 @@ import (
 )
 
 // Builds stores the builds of environments, and which build of each environment
-// is active: machines start from that one. Its methods are safe for concurrent
-// use. They return [ErrNotFound] if something does not exist.
+// is active. Machines start from the active build. Its methods are safe for
+// concurrent use. They return [ErrNotFound] if something does not exist.
 type Builds interface {
 	// AddBuild stores a build that has begun or was skipped. It returns
 	// [ErrExists] if the ID is taken.

@@ -11,8 +11,8 @@ import (
 // safe for concurrent use. They return [ErrNotFound] if something does not
 // exist.
 type Environments interface {
-	// PutEnvironment stores the environment, replacing the one with its ID. A
-	// new VersionID is added to its history.
+	// PutEnvironment stores the environment, replacing the environment with the
+	// same ID. A new VersionID is added to its history.
 	PutEnvironment(ctx context.Context, e environment.Saved) error
 	Environment(ctx context.Context, id string) (environment.Saved, error)
 	// ListEnvironments returns the user's and the team's environments, newest
@@ -24,7 +24,8 @@ type Environments interface {
 	EnvironmentHistory(ctx context.Context, id string, q Page) ([]environment.Version, error)
 }
 
-// EnvironmentsNamed returns the user's and the team's environments of a name.
+// EnvironmentsNamed returns the user's and the team's environments with the
+// given name.
 func EnvironmentsNamed(ctx context.Context, environments Environments, userID int64, name string) (named []environment.Saved, err error) {
 	for p := (Page{Limit: environmentsPerRead}); ; {
 		list, err := environments.ListEnvironments(ctx, userID, p)

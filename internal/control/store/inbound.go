@@ -22,7 +22,7 @@ const (
 	InboundQueued  InboundState = "queued"
 	InboundDone    InboundState = "done"
 	InboundIgnored InboundState = "ignored" // there was nothing to do; Reason says why
-	InboundFailed  InboundState = "failed"  // given up; it can be replayed
+	InboundFailed  InboundState = "failed"  // no longer retried; it can be replayed
 )
 
 // InboundStates lists all states.
@@ -38,12 +38,12 @@ type InboundEvent struct {
 	ReceivedAt time.Time
 	Size       int64  // bytes of the body as received
 	Body       []byte // nil in lists
-	Kept       bool   // the body is still stored, so the event can be replayed
+	Kept       bool   // whether the body is still stored, so that the event can be replayed
 	State      InboundState
 	Reason     string // why it was ignored, or the last error
 	Attempts   int
 	NextAt     time.Time // when a queued event is due
-	Until      time.Time // when it is given up
+	Until      time.Time // when retries end
 }
 
 // InboundID derives the id of an event from its source, connection and

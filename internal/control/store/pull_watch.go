@@ -7,13 +7,13 @@ import (
 
 // PullWatch is an open pull request that an agent has opened, and when it is
 // read next. [Journal.Append] adds it with the event that records the opened
-// pull request, and deletes it with the event that records its end. It is
-// deleted with its agent.
+// pull request, and deletes it with the event that records its end. Deleting
+// the agent deletes its watches.
 type PullWatch struct {
 	AgentID  string
-	URL      string // of the pull request
+	URL      string // URL of the pull request
 	Repo     string // host/owner/name in lower case, see [secret.Repo]
-	RepoURL  string // as in the agent's journal
+	RepoURL  string // URL of the repository, as in the agent's journal
 	Branch   string
 	Number   int
 	DueAt    time.Time
@@ -32,7 +32,7 @@ type PullWatches interface {
 	// PullWatchesOf returns an agent's watched pull requests.
 	PullWatchesOf(ctx context.Context, agentID string) ([]PullWatch, error)
 	// TellPull makes the pull request due at the given time, unless it is due
-	// earlier. A read in progress does not cancel that.
+	// earlier. This holds even if a read is in progress.
 	TellPull(ctx context.Context, agentID, url string, due time.Time) error
 	// ClaimPulls returns at most limit due pull requests for owner to read. They
 	// become due again after the given time, in case the server dies.

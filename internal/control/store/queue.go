@@ -8,7 +8,7 @@ import (
 )
 
 // Next returns the event that starts a run with the first queued prompt. It
-// returns none if the queue is empty or the agent is archived.
+// returns no event if the queue is empty or the agent is archived.
 func Next(ctx context.Context, j Journal, a agent.Agent) ([]agent.Event, error) {
 	if len(a.Queue) == 0 || a.Archived {
 		return nil, nil

@@ -14,14 +14,15 @@ type Reply struct {
 	At      time.Time
 }
 
-// Replies stores replies for a while. Its methods are safe for concurrent use.
+// Replies stores replies for a limited time. Its methods are safe for
+// concurrent use.
 type Replies interface {
-	// Reply returns the reply with that id. The error wraps [ErrNotFound] if
-	// there is none.
+	// Reply returns the reply with the given id. The error wraps [ErrNotFound]
+	// if it does not exist.
 	Reply(ctx context.Context, id [sha256.Size]byte) (Reply, error)
 	// KeepReply stores a reply, replacing one with the same id.
 	KeepReply(ctx context.Context, r Reply) error
-	// ForgetReplies deletes the replies from before that time, and returns how
-	// many.
+	// ForgetReplies deletes the replies that were stored before the given time,
+	// and returns their number.
 	ForgetReplies(ctx context.Context, before time.Time) (int64, error)
 }

@@ -27,10 +27,10 @@ type Secrets interface {
 	// SecretsAfter returns at most limit secrets of all owners with ids greater
 	// than id, sorted by id.
 	SecretsAfter(ctx context.Context, id string, limit int) ([]secret.Sealed, error)
-	// Reseal replaces only the encryption of the secret with that id. It
+	// Reseal replaces only the encryption of the secret with the given id. It
 	// returns [ErrNotFound] if the secret was deleted or replaced.
 	Reseal(ctx context.Context, s secret.Sealed) error
-	// ExternalID returns the team's external ID. If there is none yet, it
-	// stores proposed.
+	// ExternalID returns the team's external ID. If none is stored yet, it
+	// stores and returns proposed.
 	ExternalID(ctx context.Context, team, proposed string) (string, error)
 }

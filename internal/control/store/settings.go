@@ -28,9 +28,9 @@ func PutSettings(ctx context.Context, rules Rules, h account.History) error {
 	return rules.SetRule(ctx, TeamRules, settingsRule, h.String())
 }
 
-// PrivacyOf reports whether the run is in privacy mode: as its journal says, or
-// otherwise by the team's setting when the run was requested. Later changes
-// apply to later runs.
+// PrivacyOf reports whether the run is in privacy mode: according to its
+// journal, or otherwise according to the team's setting when the run was
+// requested. Later changes of the setting apply to later runs.
 func PrivacyOf(ctx context.Context, rules Rules, r agent.Run) (bool, error) {
 	if r.Privacy != nil {
 		return *r.Privacy, nil

@@ -1,5 +1,5 @@
 // Package store defines what the server stores and with which guarantees. The
-// packages below it implement it for databases; storetest checks them against
+// packages below it implement it for databases; storetest tests them against
 // these definitions.
 package store
 
@@ -23,16 +23,16 @@ var (
 	// ErrUnreachable means that a remote database does not respond. Nothing was
 	// written.
 	ErrUnreachable = errors.New("the store is unreachable")
-	// ErrUnknown means that the acknowledgement of a write was lost. It may
-	// have been written.
+	// ErrUnknown means that the acknowledgement of a write was lost. The data
+	// may have been written.
 	ErrUnknown   = errors.New("it is unknown whether the write succeeded")
 	ErrClosed    = errors.New("the store is closed")
 	ErrLastOwner = errors.New("the server would have no owner")
 	ErrBodyGone  = errors.New("the body is no longer stored")
 )
 
-// Store is everything that a database implements. Callers declare the parts that
-// they use.
+// Store is everything that a database implements. Callers declare interfaces
+// with the parts that they use.
 type Store interface {
 	Journal
 	Agents
@@ -76,7 +76,7 @@ type Append struct {
 	AgentID string
 	Events  []agent.Event // the store sets Seq, and Time if it is zero
 	// IfHead, if not nil, is the number of the last event that the caller has
-	// seen. If the journal has later ones, the error wraps [ErrMoved]. 0
+	// seen. If the journal has later events, the error wraps [ErrMoved]. 0
 	// creates the agent; if it exists, the error wraps [ErrExists].
 	IfHead *int64
 	// Owner, if not empty, must hold the lease on the agent, or the error wraps
@@ -112,7 +112,7 @@ type Agents interface {
 // Held counts the agents, secrets and other objects that belong to a user.
 type Held struct {
 	Agents    int // including archived ones
-	Running   int // runs that have not ended, and so machines in use
+	Running   int // runs that have not ended, each of which uses a machine
 	Snapshots int
 }
 
@@ -120,7 +120,7 @@ type Held struct {
 // id.
 type Page struct {
 	Limit      int
-	BeforeTime time.Time // only elements after this key in the list; zero for the first page
+	BeforeTime time.Time // the page begins after this key; zero for the first page
 	BeforeID   string
 }
 
@@ -136,26 +136,26 @@ type AgentQuery struct {
 // AsksFirst lists the agents with a pending approval before all others, both
 // groups newest first. The time At must be the same for all pages, so that no
 // agent is skipped. An agent whose request is later than At stays in the second
-// group. One whose request is answered between two pages may appear in both
-// groups.
+// group. An agent whose request is answered between two pages may appear in
+// both groups.
 type AsksFirst struct {
-	At   time.Time // the first part has the agents whose request was made by then
-	Past bool      // the page's key belongs to an agent in the second part
+	At   time.Time // the first group contains the agents with requests until this time
+	Past bool      // whether the page's key belongs to an agent in the second group
 }
 
 // AgentFilter restricts a list of agents. Zero fields do not restrict it.
 type AgentFilter struct {
 	Search      string // each word must be in the id, name, model, repositories or pull requests, ignoring case
-	Repository  string // a URL, or the end of one: owner/name
-	PullRequest string // URL of a pull request that the agent was started on or has opened
+	Repository  string // a URL, or the end of a URL: owner/name
+	PullRequest string // URL of a pull request from which the agent started, or which it has opened
 	From, To    time.Time
-	// Statuses lists the standings to include. A failure needs attention only
-	// if the agent's last event is not before NewsSince.
+	// Statuses lists the statuses to include. A failure needs attention only if
+	// the agent's last event is not before NewsSince.
 	Statuses  []ListStatus
 	NewsSince time.Time
 }
 
-// IsZero reports whether the filter restricts nothing.
+// IsZero reports whether the filter is empty.
 func (f AgentFilter) IsZero() bool {
 	return f.Search == "" && f.Repository == "" && f.PullRequest == "" && f.From.IsZero() && f.To.IsZero() && len(f.Statuses) == 0
 }
@@ -165,8 +165,8 @@ type ListStatus string
 
 // List statuses. An archived agent has only the status Archived.
 const (
-	Asks     ListStatus = "asks"      // it has a pending request
-	NeedsYou ListStatus = "needs-you" // it has a pending request, or failed recently
+	Asks     ListStatus = "asks"      // the agent has a pending request
+	NeedsYou ListStatus = "needs-you" // the agent has a pending request, or failed recently
 	Working  ListStatus = "working"
 	Finished ListStatus = "finished"
 	Failed   ListStatus = "failed" // failed or ran out of time
@@ -184,7 +184,7 @@ type Leases interface {
 	// another owner holds a lease that has not expired.
 	Acquire(ctx context.Context, name, owner string, ttl time.Duration) (bool, error)
 	// Release ends owner's lease on name. It does nothing if owner does not
-	// hold it.
+	// hold the lease.
 	Release(ctx context.Context, name, owner string) error
 }
 
@@ -203,8 +203,8 @@ const TeamRules = "team"
 // RulesOf returns the owner name for a user's rules.
 func RulesOf(userID int64) string { return "user/" + strconv.FormatInt(userID, 10) }
 
-// Times of the leases on agents. Another server takes an agent over when its lease was
-// not renewed for LeaseTTL.
+// Times of the leases on agents. Another server takes over an agent if its
+// lease was not renewed for LeaseTTL.
 const (
 	LeaseTTL   = 30 * time.Second
 	LeaseRenew = LeaseTTL / 3

@@ -9,11 +9,11 @@ import (
 type Topic struct {
 	Repo      string // host/owner/name in lower case
 	Number    int
-	Issue     bool   // it is an issue, not a pull request
-	RepoURL   string // of the repository, for agents
-	AgentID   string // the agent that works on it; "" if there is none yet
-	CommentID string // the comment that shows its state; "" if there is none yet
-	Handled   string // ids of the comments that were acted on, one a line
+	Issue     bool   // whether it is an issue, not a pull request
+	RepoURL   string // URL of the repository, for agents
+	AgentID   string // the agent that works on it; "" if no agent was assigned yet
+	CommentID string // id of the comment that shows the agent's state; "" before it exists
+	Handled   string // ids of the comments that were acted on, one per line
 	Answer    string // reply to a comment that could not be acted on; "" if there is none
 	Shown     string // hash of the text of the comment CommentID
 	Read      int64  // value of News at the last read
@@ -28,7 +28,7 @@ type Topic struct {
 type Topics interface {
 	// TellTopic adds the topic, named by its Repo, Number, Issue and RepoURL,
 	// or makes an existing one due at the given time, unless it is due earlier.
-	// An attempt in progress does not cancel that.
+	// This holds even if an attempt is in progress.
 	TellTopic(ctx context.Context, t Topic, due time.Time) error
 	// Topic returns a topic. The error wraps [ErrNotFound] if it does not exist.
 	Topic(ctx context.Context, repo string, number int, issue bool) (Topic, error)
@@ -37,8 +37,9 @@ type Topics interface {
 	ClaimTopics(ctx context.Context, owner string, again time.Duration, limit int) ([]Topic, error)
 	// ReleaseTopics makes the topics that owner has claimed due again.
 	ReleaseTopics(ctx context.Context, owner string) error
-	// PutTopic records an attempt: everything except what names the topic,
-	// CreatedAt and News. If TellTopic was called since t was claimed, the earlier
-	// time counts. The error wraps [ErrNotFound] if owner's claim has ended.
+	// PutTopic records an attempt: every field except those that name the
+	// topic, CreatedAt and News. If TellTopic was called since t was claimed,
+	// the earlier time counts. The error wraps [ErrNotFound] if owner's claim
+	// has ended.
 	PutTopic(ctx context.Context, owner string, t Topic) error
 }

@@ -26,21 +26,21 @@ type Usage interface {
 	Usage(ctx context.Context, userID int64, from, to time.Time) ([]UsageRow, error)
 }
 
-// Owner says to whom an agent belongs.
+// Owner is an agent with its owner.
 type Owner struct {
 	AgentID string
 	UserID  int64
 	Head    int64  // number of the agent's last event
-	Layer   string // the saved disk for its first machine; "" once that has started
+	Layer   string // the saved disk for its first machine; "" once that machine has started
 }
 
-// Sizes returns what agents use in the store. Its methods are safe for
-// concurrent use.
+// Sizes returns how much space agents use in the store. Its methods are safe
+// for concurrent use.
 type Sizes interface {
 	// Owners returns the owner of every agent, oldest agent first.
 	Owners(ctx context.Context) ([]Owner, error)
 	// JournalBytes returns the size of the agent's events with numbers greater
-	// than after, and the number of the last of them, or 0 if there is none. The
-	// size does not include what the database itself adds, such as indexes.
+	// than after, and the number of the last of them, or 0 if there is none.
+	// The size does not include overhead of the database, such as indexes.
 	JournalBytes(ctx context.Context, agentID string, after int64) (bytes, head int64, err error)
 }

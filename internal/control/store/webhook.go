@@ -15,7 +15,7 @@ type DeliveryState string
 const (
 	DeliveryPending DeliveryState = "pending"
 	DeliveryDone    DeliveryState = "delivered"
-	DeliveryFailed  DeliveryState = "failed" // given up; it can be redelivered
+	DeliveryFailed  DeliveryState = "failed" // no longer retried; it can be redelivered
 )
 
 // DeliveryEvent is the kind of event that a delivery reports, as receivers see
@@ -38,7 +38,7 @@ type Delivery struct {
 	State          DeliveryState
 	Attempts       int
 	NextAt         time.Time // when a pending delivery is due
-	Until          time.Time // when it is given up
+	Until          time.Time // when retries end
 	LastAt         time.Time // time of the last attempt; zero if none
 	LastStatus     int       // HTTP status; 0 if there was no response
 	LastError      string
@@ -60,8 +60,8 @@ type Deliveries interface {
 	// LastStatus and LastError. It returns [ErrNotFound] if the delivery was
 	// deleted.
 	PutAttempt(ctx context.Context, d Delivery) error
-	// Redeliver makes the agent's delivery due now, whatever its state, and
-	// restarts its period of [DeliverWithin]. The error wraps [ErrNotFound] if
-	// there is no such delivery.
+	// Redeliver makes the agent's delivery due now, regardless of its state,
+	// and restarts its period of [DeliverWithin]. The error wraps [ErrNotFound]
+	// if there is no such delivery.
 	Redeliver(ctx context.Context, agentID, id string) error
 }

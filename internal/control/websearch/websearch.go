@@ -267,9 +267,9 @@ func bounded(found []Result) []Result {
 	return out
 }
 
-// line returns the text of an excerpt of a page on one line, with at most limit
-// characters. It removes characters that are invisible to people but visible to
-// a model, except joiners, which some scripts and emoji need.
+// line returns the text of an excerpt of a page on one line, of limited length.
+// It removes characters that are invisible to people but visible to a model,
+// except joiners, which some scripts and emoji need.
 func line(text string, most int) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	text = strings.Map(func(r rune) rune {

@@ -73,8 +73,9 @@ func (c *conn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, erro
 	return tx, nil
 }
 
-// stale converts the error of a dead connection to one that makes database/sql
-// retry on another, if nothing was sent yet or the query only reads.
+// stale converts the error of a dead connection to an error that makes
+// database/sql retry on another connection, if nothing was sent yet or the
+// query only reads.
 func (c *conn) stale(err error) error {
 	if err = storeError(err); errors.Is(err, store.ErrUnreachable) && c.Conn.Conn().IsClosed() {
 		return driver.ErrBadConn
@@ -100,7 +101,7 @@ func (r rows) Next(dest []driver.Value) error {
 }
 
 var (
-	wordings  sync.Map // by the original text
+	wordings  sync.Map // converted queries, by the original text
 	parameter = regexp.MustCompile(`\?([0-9]+)`)
 )
 
@@ -118,9 +119,10 @@ func worded(text string) string {
 	return own
 }
 
-// escape starts an escape sequence for bytes that PostgreSQL's text type cannot
-// store, and for itself: two hexadecimal digits follow. SQLite stores any
-// bytes, and output of a machine may contain any.
+// escape starts an escape sequence, which continues with two hexadecimal
+// digits. It represents a byte that PostgreSQL's text type cannot store, or the
+// escape character itself. SQLite stores any bytes, and output of a machine may
+// contain any.
 const escape = '\x1a'
 
 // clean converts arguments to values that PostgreSQL can store. A nil byte
@@ -186,14 +188,14 @@ const (
 	foreignKeyViolation = "23503"
 	serialization       = "40001"
 	deadlock            = "40P01"
-	readOnly            = "25006" // a standby server
+	readOnly            = "25006" // the server is a standby
 	diskFull            = "53100"
 	ioError             = "58030"
 	queryCanceled       = "57014" // by statement_timeout
 	lockNotAvailable    = "55P03" // by lock_timeout
 	connectionClass     = "08"
 	resourceClass       = "53"  // for example too many connections
-	interventionClass   = "57P" // it is shutting down or starting, or the database was dropped
+	interventionClass   = "57P" // the server is shutting down or starting, or the database was dropped
 	idleTooLong         = "25P03"
 )
 
@@ -224,7 +226,7 @@ func outOfReach(err error) bool {
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return true
 	}
-	if pgconn.SafeToRetry(err) { // it was never sent
+	if pgconn.SafeToRetry(err) { // the statement was never sent
 		return true
 	}
 	_, network := errors.AsType[net.Error](err)

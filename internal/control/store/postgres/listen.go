@@ -22,8 +22,9 @@ const (
 	// maxNotice is the maximum length of a notification, in bytes. PostgreSQL's
 	// limit is 8,000.
 	maxNotice = 7900
-	// lookEvery is how often a server checks the journals that it waits for, in
-	// case another server died between a commit and its notification.
+	// lookEvery is the interval at which a server checks the journals that it
+	// waits for, in case another server died between a commit and its
+	// notification.
 	lookEvery = 5 * time.Second
 	// reconnectEvery is the minimum time between attempts to reconnect.
 	reconnectEvery = time.Second
@@ -40,12 +41,13 @@ func (s *Store) publish(n *table.News) {
 	s.watch.Tell(*n)
 	select {
 	case s.notices <- n.AgentID:
-	default: // the database is slow; the other servers poll as well
+	default: // drop the notification if the queue is full: the other servers also poll
 	}
 }
 
-// tell notifies other servers, with as many journals at once as are queued. A
-// failure only causes a delay: listeners have lost the connection too, or poll.
+// tell notifies other servers, with as many journals per notification as are
+// queued. A failure only causes a delay: listeners have lost the connection
+// too, or poll.
 func (s *Store) tell(ctx context.Context) {
 	for {
 		select {
@@ -63,7 +65,7 @@ func (s *Store) tell(ctx context.Context) {
 					more = false
 				}
 			}
-			// A lost notification does no harm, so its commit need not wait for
+			// A lost notification is harmless, so the commit need not wait for
 			// the disk.
 			const say = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)::text"
 			var setting, none string
@@ -140,7 +142,7 @@ func (s *Store) look(ctx context.Context, ids []string) {
 	for some := range slices.Chunk(ids, 1000) {
 		if err := s.lookAt(ctx, some); err != nil && ctx.Err() == nil {
 			s.logger.WarnContext(ctx, "cannot poll the journals", "error", err)
-			return // the next poll finds them
+			return // the next poll finds the changes
 		}
 	}
 }

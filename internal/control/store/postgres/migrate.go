@@ -56,8 +56,8 @@ func Probe(ctx context.Context, url string) (string, error) {
 	return "PostgreSQL " + version + ", database " + config.Database, err
 }
 
-// Bind reserves the database for the server with that id; the first caller gets
-// it. Other servers get a fault, because one server's machines would look
+// Bind reserves the database for the server with the given id; the first caller
+// gets it. Other servers get a fault, because one server's machines would look
 // orphaned to another.
 func (s *Store) Bind(ctx context.Context, id string) error {
 	if _, err := s.db.ExecContext(ctx, "INSERT INTO server (one, id) VALUES (1, $1) ON CONFLICT (one) DO NOTHING", id); err != nil {
@@ -70,8 +70,8 @@ func (s *Store) Bind(ctx context.Context, id string) error {
 	return bound(owner == id)
 }
 
-// Bound returns nil if the database is reserved for the server with that id or
-// for none. It writes nothing.
+// Bound returns nil if the database is reserved for the server with the given
+// id, or not reserved. It writes nothing.
 func (s *Store) Bound(ctx context.Context, id string) error {
 	var owner string
 	err := s.db.QueryRowContext(ctx, "SELECT id FROM server").Scan(&owner)

@@ -32,7 +32,7 @@ import (
 const conns = 16
 
 // Timeouts of the database. They are shorter than those of the connection, so
-// that the error says what happened.
+// that the error tells the cause.
 const (
 	connectTimeout     = 5 * time.Second
 	statementTimeout   = 30 * time.Second // for one statement
@@ -53,7 +53,7 @@ type Store struct {
 	serverID string
 	logger   *slog.Logger
 
-	settleWithin time.Duration // see the constant
+	settleWithin time.Duration // the constant settleWithin, except in tests
 	notices      chan string   // ids of agents whose journals have changed
 	background   context.Context
 	stop         context.CancelFunc
@@ -62,7 +62,7 @@ type Store struct {
 }
 
 // Open connects to the database at url, a postgres:// URL or a string of
-// keywords and values, and migrates its schema; if two servers do so at once,
+// keywords and values, and migrates its schema. If two servers do this at once,
 // one waits. serverID is the name under which this server takes leases. It must
 // be unique, and should stay the same across restarts. Errors that users can
 // fix are faults with a hint.
@@ -80,7 +80,7 @@ func Open(ctx context.Context, url, serverID string, logger *slog.Logger) (*Stor
 
 func parse(url string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(url)
-	if err != nil || strings.Contains(config.Host+config.Database, "@") { // probably a URL that was split in the wrong place
+	if err != nil || strings.Contains(config.Host+config.Database, "@") { // an @ is probably part of a password that was not escaped
 		// The driver's message may contain part of the password.
 		return nil, fault.Invalid("the store's address is not a valid PostgreSQL address, or names a file that cannot be read").
 			Named("store_address").Hint("use postgres://user@host:5432/aloft, with the password in PGPASSWORD or ~/.pgpass; in the address write %%2F for /, %%40 for @ and %%3A for :")

@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// attempts is how often a change is tried that fails because of other
+	// attempts is how often a change is tried if it fails because of other
 	// transactions or a lost connection.
 	attempts = 5
-	// pause is the maximum pause between attempts, times the number of the
-	// attempt.
+	// pause times the number of the attempt is the maximum pause before the
+	// next attempt.
 	pause = 20 * time.Millisecond
 	// settleWithin is how long to wait, after the connection was lost during a
 	// commit, for the database to report the outcome: about as long as recovery
@@ -50,7 +50,7 @@ func (s *Store) Write(ctx context.Context, key string, do func(*table.Tx) error)
 		if !errors.Is(err, errAgain) || n == attempts {
 			return err
 		}
-		wait(ctx, rand.N(time.Duration(n)*pause)) //nolint:gosec // random, so that two do not collide again
+		wait(ctx, rand.N(time.Duration(n)*pause)) //nolint:gosec // random, so that two transactions do not collide again
 	}
 }
 
@@ -65,7 +65,7 @@ func wait(ctx context.Context, d time.Duration) {
 }
 
 // transact makes one attempt. The end of the caller's context does not abort
-// it, so that no transaction is cut in two; the database's own timeouts are
+// it, so that no transaction is aborted midway; the database's own timeouts are
 // short.
 func (s *Store) transact(ctx context.Context, key string, do func(*table.Tx) error) (*table.News, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), transactionTimeout)
@@ -87,7 +87,7 @@ func (s *Store) transact(ctx context.Context, key string, do func(*table.Tx) err
 		err = do(t)
 	}
 	if err != nil {
-		_ = tx.Rollback() // fails only if the connection is gone, and the transaction with it
+		_ = tx.Rollback() // fails only if the connection, and thus the transaction, is gone
 		return nil, passing(err)
 	}
 	return t.News, s.resolveCommit(ctx, id, tx.Commit())
@@ -141,7 +141,7 @@ func (s *Store) resolveCommit(ctx context.Context, id string, err error) error {
 		case asked == nil && became.String == "aborted":
 			return fmt.Errorf("%w: %w: %w", errAgain, store.ErrUnreachable, err)
 		case asked == nil && became.String != "in progress", asked != nil && !errors.Is(asked, store.ErrUnreachable) && !errors.Is(asked, driver.ErrBadConn):
-			return fmt.Errorf("%w: %w", store.ErrUnknown, errors.Join(err, asked)) // it does not know the transaction, for example because it is a copy
+			return fmt.Errorf("%w: %w", store.ErrUnknown, errors.Join(err, asked)) // the database does not know the transaction, for example because it is a copy
 		}
 		wait(ctx, min(time.Duration(n)*pause, time.Second))
 	}

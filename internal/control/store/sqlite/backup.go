@@ -10,9 +10,9 @@ import (
 	"modernc.org/sqlite"
 )
 
-// Copy writes a consistent copy of the database in the file from to the new file to. A
-// server may use the database meanwhile: the copy is its state at one moment. Copy
-// cannot be interrupted.
+// Copy writes a consistent copy of the database in the file from to the new
+// file to. A server may use the database meanwhile: the copy is a snapshot of
+// one moment. Copy cannot be interrupted.
 func Copy(ctx context.Context, from, to string) error {
 	if err := doCopy(ctx, from, to); err != nil {
 		return fmt.Errorf("copy the database %s: %w", from, err)
@@ -21,7 +21,7 @@ func Copy(ctx context.Context, from, to string) error {
 }
 
 func doCopy(ctx context.Context, from, to string) (err error) {
-	if _, err := os.Stat(from); err != nil { // which SQLite would create
+	if _, err := os.Stat(from); err != nil { // SQLite would create a missing file
 		return err
 	}
 	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
@@ -52,8 +52,8 @@ func doCopy(ctx context.Context, from, to string) (err error) {
 		if err != nil {
 			return err
 		}
-		// All pages in one step, within one read transaction: with several steps, each
-		// write of the server would start the copy again.
+		// Copy all pages in one step, within one read transaction. With several
+		// steps, each write of the server would restart the copy.
 		_, err = b.Step(-1)
 		return errors.Join(err, b.Finish())
 	})

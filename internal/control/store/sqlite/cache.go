@@ -10,17 +10,18 @@ import (
 // maxCached bounds the entries of a cache. A full cache is emptied.
 const maxCached = 10_000
 
-// cache keeps rows of small tables that every tool call reads and people rarely
-// change. It is never stale, because no other process writes to the database: see
-// [Lock]. Its zero value is ready, and its methods are safe for concurrent use.
+// cache caches rows of small tables that every tool call reads and that rarely
+// change. It is never stale, because no other process writes to the database:
+// see [Lock]. Its zero value is ready, and its methods are safe for concurrent
+// use.
 type cache[K comparable, V any] struct {
 	mu      sync.Mutex
 	values  map[K]V
-	changes int // of the table, since the start
+	changes int // number of changes of the table since the start
 }
 
-// get returns the value of key, and calls read where it is not cached. An error is
-// not cached.
+// get returns the value of key. If it is not cached, get calls read. It does
+// not cache errors.
 func (c *cache[K, V]) get(key K, read func() (V, error)) (V, error) {
 	c.mu.Lock()
 	v, ok := c.values[key]
@@ -36,7 +37,7 @@ func (c *cache[K, V]) get(key K, read func() (V, error)) (V, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if changes != c.changes {
-		return v, nil // it may have been read before the change
+		return v, nil // the value may have been read before the change
 	}
 	if c.values == nil || len(c.values) >= maxCached {
 		c.values = map[K]V{}

@@ -20,8 +20,8 @@ import (
 const handedOnWithin = 5 * time.Second
 
 // Lock takes the lock file of a data folder for this process, even if the
-// database is elsewhere. The kernel releases it when the process ends, however
-// it ends.
+// database is elsewhere. The kernel releases the lock when the process ends for
+// any reason.
 func Lock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -32,7 +32,7 @@ func Lock(path string) (*os.File, error) {
 	if text, _ := io.ReadAll(io.LimitReader(f, 32)); len(text) > 0 {
 		holder = fmt.Sprintf(" (process %s)", strings.TrimSpace(string(text)))
 		if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
-			patience = 0 // the process is alive
+			patience = 0 // the process that holds the lock is alive
 		}
 	}
 	switch err := lockfile.Exclusive(f, patience); {

@@ -5,8 +5,8 @@
 // collected into the next one, so a hundred agents share an fsync. Reads use a
 // pool of connections and never wait for the writer.
 //
-// Only one server at a time can have the file open; a second one gets an error
-// that says so.
+// Only one server at a time can have the file open; a second server gets an
+// error that says so.
 package sqlite
 
 import (
@@ -28,7 +28,7 @@ import (
 )
 
 // readers is the number of concurrent read connections. Reads are short, so
-// more would only compete for the processors.
+// more connections would only compete for the processors.
 const readers = 8
 
 // Store is an open database. It embeds a [table.Store]. Its methods are safe

@@ -16,8 +16,8 @@ import (
 	"aloft/internal/control/store/table/query"
 )
 
-// maxBatch is how many requests share a transaction, which bounds how long the
-// first of them waits for the last.
+// maxBatch is how many requests may share a transaction. It limits how long the
+// first request waits for the last.
 const maxBatch = 256
 
 // writer is the only connection that writes, with its goroutine.
@@ -39,7 +39,7 @@ type writer struct {
 // request is one atomic write.
 type request struct {
 	do    func(*table.Tx) error // may be called again after a rollback
-	taken atomic.Bool           // by the writer, or by a caller who gave up
+	taken atomic.Bool           // set by the writer, or by a caller who gave up
 	err   chan error            // has a buffer of one
 }
 
@@ -162,8 +162,8 @@ func (w *writer) roomAgain() bool {
 
 // commit writes the batch in one transaction and answers all its requests. A
 // request that is rejected before it has written anything does not affect the
-// others. If one fails after writing, everything is rolled back and each
-// request is tried alone, so that only the faulty one fails.
+// others. If a request fails after writing, commit rolls back the transaction
+// and tries each request alone, so that only the faulty request fails.
 func (w *writer) commit(batch []*request) {
 	errs, news, err := w.transact(batch)
 	if errors.Is(err, store.ErrFull) && w.roomAgain() {
@@ -189,10 +189,11 @@ func (w *writer) commit(batch []*request) {
 	}
 }
 
-// transact returns the rejections by request, and the notifications for what is
-// now on disk. If it returns an error, nothing of the batch was written.
+// transact returns the rejections by request, and the notifications for the
+// changes that are now on disk. If it returns an error, nothing of the batch
+// was written.
 func (w *writer) transact(batch []*request) (errs []error, news []table.News, err error) {
-	ctx := context.Background() // never cancelled, so that no transaction is cut in two
+	ctx := context.Background() // not the caller's context, so that no transaction is aborted midway
 	errs = make([]error, len(batch))
 	if _, err := w.conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return errs, nil, fmt.Errorf("begin: %w", writeError(err))

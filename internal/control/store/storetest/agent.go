@@ -44,7 +44,7 @@ func testNotThere(t *testing.T, s Store) {
 	wantError(t, "DeleteAgent", s.DeleteAgent(ctx, agent.NewID()), store.ErrNotFound)
 }
 
-// add creates an agent with that user and creation time.
+// add creates an agent with the given user and creation time.
 func add(t *testing.T, s Store, user int64, at time.Time) string {
 	t.Helper()
 	id := agent.NewID()
@@ -193,9 +193,10 @@ func testFind(t *testing.T, s Store) {
 	}
 }
 
-// testAsksFirst lists agents in pages of several sizes. Between two pages one
-// agent makes a request and another's is answered. No agent may be missing, and
-// only the answered one may appear twice.
+// testAsksFirst lists agents in pages of several sizes. Between two pages, one
+// agent makes a request, and the request of another agent is answered. No agent
+// may be missing, and only the agent with the answered request may appear
+// twice.
 func testAsksFirst(t *testing.T, s Store) {
 	at := someDay.Add(time.Hour)
 	byName := map[string]string{}
@@ -411,7 +412,7 @@ func testAwaitLayer(t *testing.T, s Store) {
 			t.Errorf("%q is awaited: %v, %v; want %v", layer, got, err, want)
 		}
 	}
-	newAgent(t, s) // does not start from the layer
+	newAgent(t, s) // this agent does not start from the layer
 	awaited("", false)
 	awaited(layer, false)
 	var ids []string

@@ -81,7 +81,7 @@ func testActiveBuild(t *testing.T, s Store) {
 func testListBuilds(t *testing.T, s Store) {
 	var want []environment.Record
 	for i, id := range []string{"bld-c", "bld-a", "bld-b"} {
-		b := record(id, "env-1", min(i, 1)) // two with the same time
+		b := record(id, "env-1", min(i, 1)) // two builds have the same time
 		if err := s.AddBuild(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +129,7 @@ func testDeleteBuild(t *testing.T, s Store) {
 	if got, err := s.ActiveBuild(t.Context(), "env-1"); err != nil || got.ID != "bld-2" {
 		t.Errorf("active is %v, %v", got, err)
 	}
-	if err := s.DeleteBuild(t.Context(), "bld-2"); err != nil { // the active one
+	if err := s.DeleteBuild(t.Context(), "bld-2"); err != nil { // bld-2 is the active build
 		t.Fatal(err)
 	}
 	_, err := s.ActiveBuild(t.Context(), "env-1")

@@ -57,7 +57,7 @@ func claimPulls(t *testing.T, s Store, owner string, again time.Duration) []stor
 
 func testWatched(t *testing.T, s Store) {
 	id := newWatched(t, s, "")
-	mustAppend(t, s, store.Append{AgentID: id, Events: []agent.Event{{Body: opened()}}}) // updated by the next run
+	mustAppend(t, s, store.Append{AgentID: id, Events: []agent.Event{{Body: opened()}}}) // the next run updates the pull request
 	of, err := s.PullsOf(t.Context(), "git.example.com/acme/widget")
 	if err != nil || len(of) != 1 {
 		t.Fatalf("watched: %+v, %v", of, err)
@@ -111,7 +111,7 @@ func testWatchClaim(t *testing.T, s Store) {
 	}
 	w := again[0]
 	w.DueAt, w.Seen, w.Attempts, w.Problem = time.Now().Add(time.Hour).Truncate(time.Microsecond), "hash", 2, "unreachable"
-	if err := s.PutPull(t.Context(), "b", w); err != nil { // its claim has ended
+	if err := s.PutPull(t.Context(), "b", w); err != nil { // b's claim has ended
 		t.Fatal(err)
 	}
 	if got := watches(t, s, id); got[0].Seen != "" {
@@ -142,7 +142,7 @@ func testWatchNews(t *testing.T, s Store) {
 	if got := watches(t, s, id); !got[0].DueAt.Equal(soon) {
 		t.Errorf("due at %v, want %v", got[0].DueAt, soon)
 	}
-	if err := s.TellPull(t.Context(), id, watchedURL, late); err != nil { // a later event does not defer it
+	if err := s.TellPull(t.Context(), id, watchedURL, late); err != nil { // a later time does not defer it
 		t.Fatal(err)
 	}
 	if got := watches(t, s, id); !got[0].DueAt.Equal(soon) {

@@ -15,8 +15,8 @@ import (
 )
 
 // RunShared runs the tests for stores that several servers can open at once.
-// make creates an empty store, and returns a function that opens it as a
-// server.
+// The function make creates an empty store, and returns a function that opens
+// it under a server's name.
 func RunShared(t *testing.T, make func(t *testing.T) (open func() Store)) {
 	for _, tt := range []struct {
 		name string
@@ -66,7 +66,8 @@ func testSharedGone(t *testing.T, one, two Store) {
 	wantError(t, "append to what another has deleted", err, store.ErrNotFound)
 }
 
-// testSharedFollow has two servers append to one journal while each follows it.
+// testSharedFollow makes two servers append to one journal while each of them
+// follows it.
 func testSharedFollow(t *testing.T, one, two Store) {
 	agentID, runID := newAgent(t, one)
 	const each = 60
@@ -198,7 +199,7 @@ func testSharedDeliveries(t *testing.T, one, two Store) {
 }
 
 // testSharedOwners has two owners demote themselves at once on different
-// servers: one must remain.
+// servers. One owner must remain.
 func testSharedOwners(t *testing.T, one, two Store) {
 	var ids []int64
 	for range 2 {

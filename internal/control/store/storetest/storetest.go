@@ -1,4 +1,4 @@
-// Package storetest checks implementations of package store. A new store is
+// Package storetest tests implementations of package store. A new store is
 // complete when this suite passes against it.
 package storetest
 
@@ -55,7 +55,7 @@ type test struct {
 	run  func(*testing.T, Store)
 }
 
-// patience is how long a test waits for an event. It is only reached if
+// patience is how long a test waits for an event. A test reaches it only if
 // something is broken.
 const patience = 2 * time.Minute
 

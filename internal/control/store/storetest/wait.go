@@ -144,8 +144,8 @@ func testFollow(t *testing.T, s Store) {
 	wg.Wait()
 }
 
-// followFrom reads the events after the number at until it has that with the number
-// end. It fails the test if one is missing or Wait returns too early.
+// followFrom reads the events with the numbers from at+1 to end. It fails the
+// test if an event is missing or Wait returns too early.
 func followFrom(ctx context.Context, t *testing.T, s Store, agentID string, at, end int64) {
 	for at < end {
 		if err := s.Wait(ctx, agentID, at); err != nil {

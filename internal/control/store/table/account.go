@@ -84,7 +84,7 @@ func (s *Store) UpdateUser(ctx context.Context, id int64, change func(*account.U
 		if err = requireRow(n, err); err != nil {
 			return err
 		}
-		tx.Wrote = true // so that an error rolls it back
+		tx.Wrote = true // makes an error roll back the change
 		owners, err := tx.Q.CountOwners(tx.Ctx)
 		if err == nil && owners == 0 {
 			err = store.ErrLastOwner

@@ -26,7 +26,7 @@ func (s *Store) Agent(ctx context.Context, id string) (agent.Agent, error) {
 
 // ListAgents implements [store.Agents].
 func (s *Store) ListAgents(ctx context.Context, q store.AgentQuery) ([]agent.Agent, error) {
-	var archived int64 // rows with a value up to this are listed
+	var archived int64 // lists rows whose value is at most this
 	if q.IncludeArchived {
 		archived = 1
 	}
@@ -223,8 +223,7 @@ func agentOf(row query.Agent) (agent.Agent, error) {
 	return a, nil
 }
 
-// bounds returns the key before which a page's elements come, and the page's
-// length.
+// bounds returns the key after which a page begins, and the page's length.
 func bounds(p store.Page) (time int64, id string, most int64) {
 	if p.BeforeTime.IsZero() {
 		return math.MaxInt64, "", int64(max(p.Limit, 0))

@@ -12,8 +12,8 @@ import (
 )
 
 // Append implements [store.Journal]. Events without a time get the current
-// time. Times never decrease within a journal, even if the clock or the caller
-// says otherwise.
+// time. Times never decrease within a journal, even if the clock goes back or
+// the caller sets an earlier time.
 func (s *Store) Append(ctx context.Context, a store.Append) ([]agent.Event, error) {
 	rows := make([]query.AddEventParams, len(a.Events))
 	for i, e := range a.Events {
@@ -126,7 +126,7 @@ func (tx *Tx) fold(f *folded, events []agent.Event) ([]agent.Event, error) {
 func (tx *Tx) runFor(f *folded, e agent.Event) (*foldedRun, error) {
 	var r *foldedRun
 	err := store.ErrNotFound
-	if f.stored.ID != "" || f.runs[e.RunID] != nil { // otherwise the agent is new and has no runs
+	if f.stored.ID != "" || f.runs[e.RunID] != nil { // a new agent has no runs yet
 		r, err = tx.run(f, e.RunID)
 	}
 	_, first := e.Body.(*agent.RunCreated)

@@ -43,7 +43,7 @@ func searched(row query.Agent) string {
 }
 
 // hasRepository reports whether one of the URLs in repos, a JSON list of
-// repositories, is wanted or has it as a suffix.
+// repositories, is equal to wanted or ends with it.
 func hasRepository(repos, wanted string) bool {
 	var all []agent.Repo
 	if json.Unmarshal([]byte(repos), &all) != nil {
@@ -84,8 +84,8 @@ var statuses = map[store.ListStatus]string{
 // findAmong is how many rows are read at once when filtering agents.
 const findAmong = 500
 
-// asking is like FindAgents, for the agents with pending requests only. It uses
-// their index.
+// asking is like FindAgents, but only for the agents with pending requests. It
+// uses an index of them.
 func (s *Store) asking(ctx context.Context, in query.FindAgentsParams) ([]query.Agent, error) {
 	return s.read.FindAskingAgents(ctx, query.FindAskingAgentsParams(in))
 }
@@ -121,7 +121,7 @@ func (s *Store) listAsksFirst(ctx context.Context, q store.AgentQuery) ([]agent.
 				break
 			}
 		}
-		q.BeforeTime, q.BeforeID = time.Time{}, "" // the second part starts from its beginning
+		q.BeforeTime, q.BeforeID = time.Time{}, "" // start at the beginning of the second group
 	}
 	return out, nil
 }

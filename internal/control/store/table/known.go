@@ -10,20 +10,21 @@ import (
 	"aloft/internal/control/store/table/query"
 )
 
-// maxKnown is how many agents the writer caches. When it is exceeded, the cache
-// is cleared: reading them again is cheaper than choosing which to evict.
+// maxKnown is how many agents the writer caches. When the cache is full, it is
+// cleared, because reading agents again is cheaper than choosing which to
+// evict.
 const maxKnown = 20_000
 
 // Known is the writer's cache of the rows that it wrote, so that an append
 // reads nothing. Only the writer changes those rows, so the cache is never
-// stale; but after a failed request it must be invalidated.
+// stale, but it must be invalidated after a failed request.
 type Known struct {
 	agents map[string]*folded
-	leases map[string]query.Lease // without an owner if there is none
+	leases map[string]query.Lease // a lease without an owner means that there is none
 }
 
-// folded is the current state of an agent and its runs, and as they were last
-// written.
+// folded is the current state of an agent and its runs, with the state that was
+// last written.
 type folded struct {
 	agent  agent.Agent
 	stored query.Agent
@@ -99,7 +100,8 @@ func (tx *Tx) run(f *folded, id string) (*foldedRun, error) {
 	return f.runs[id], nil
 }
 
-// lease returns the lease with that name; it has no owner if there is none.
+// lease returns the lease with the given name; it has no owner if nobody holds
+// it.
 func (tx *Tx) lease(name string) (query.Lease, error) {
 	if l, ok := tx.Known.leases[name]; ok {
 		return l, nil

@@ -17,8 +17,8 @@ const open = "open"
 
 // watchPulls adds and deletes watches for the pull requests in the events.
 // before lists the agent's pull requests before these events. It does not watch
-// pull requests on which the agent was started, because others own them, nor
-// those that were open already, because their comments are old.
+// pull requests on which the agent was started, because others own these, or
+// pull requests that were already open, because their comments are old.
 func (tx *Tx) watchPulls(a agent.Agent, before []agent.PullRequest, events []agent.Event) error {
 	for _, e := range events {
 		switch b := e.Body.(type) {
@@ -40,8 +40,8 @@ func (tx *Tx) watchPulls(a agent.Agent, before []agent.PullRequest, events []age
 	return nil
 }
 
-// watchPull adds the watch of an open pull request, or deletes that of a closed
-// one.
+// watchPull adds the watch of an open pull request, or deletes the watch of a
+// closed pull request.
 func (tx *Tx) watchPull(a agent.Agent, before []agent.PullRequest, p agent.PullRequest, due time.Time) error {
 	switch {
 	case p.URL == "":

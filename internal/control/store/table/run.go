@@ -31,7 +31,7 @@ func (s *Store) ListRuns(ctx context.Context, agentID string, q store.Page) ([]a
 	if err != nil {
 		return nil, fmt.Errorf("list runs of %s: %w", agentID, err)
 	}
-	if len(rows) == 0 { // perhaps because the agent does not exist
+	if len(rows) == 0 { // the agent may not exist
 		if _, err := s.read.GetHead(ctx, agentID); err != nil {
 			return nil, fmt.Errorf("agent %s: %w", agentID, readError(err))
 		}

@@ -63,7 +63,7 @@ func (s *Store) PutPasskey(ctx context.Context, p account.Passkey) error {
 		})
 		tx.Wrote = n > 0
 		if err == nil && n == 0 {
-			return store.ErrExists // belongs to another user, and was not changed
+			return store.ErrExists // the passkey belongs to another user, and was not changed
 		}
 		return tx.Refused(err)
 	})
@@ -130,7 +130,7 @@ func (s *Store) TakeLink(ctx context.Context, hash [32]byte, now time.Time) (use
 		if err != nil {
 			return readError(err)
 		}
-		tx.Wrote = true // deleted even if it has expired
+		tx.Wrote = true // the link is deleted even if it has expired
 		if userID = row.UserID; row.ExpiresAt <= nanos(now) {
 			userID = 0
 		}

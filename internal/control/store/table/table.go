@@ -3,8 +3,8 @@
 // schema. All of them share the same queries, which use SQLite's numbered
 // parameters and ON CONFLICT.
 //
-// Including the code that sqlc generates, the package has more than 2,000
-// lines; without it, one file for each noun.
+// Without the code that sqlc generates, the package has one file per noun, and
+// is small.
 package table
 
 import (
@@ -22,11 +22,11 @@ import (
 // concurrent use.
 type Database interface {
 	// Write runs do in a transaction. Transactions with the same key do not run
-	// concurrently; the key "" excludes none. When Write returns nil, the
-	// change is on disk; otherwise it was not written, unless the error wraps
-	// [store.ErrUnknown]. do may be called again after a rollback. If do
-	// returns an error before it has written anything, other changes are not
-	// affected.
+	// concurrently; transactions with the key "" may always run concurrently.
+	// When Write returns nil, the change is on disk; otherwise it was not
+	// written, unless the error wraps [store.ErrUnknown]. do may be called
+	// again after a rollback. If do returns an error before it has written
+	// anything, other changes are not affected.
 	Write(ctx context.Context, key string, do func(*Tx) error) error
 }
 
@@ -42,7 +42,7 @@ const (
 	topics       = "topics"
 	secrets      = "secrets"
 	snapshots    = "snapshots"
-	alone        = "" // a single statement, which is atomic anyway
+	alone        = "" // for a single statement, which is atomic anyway
 )
 
 // Store implements the interfaces of package store with the tables of a
@@ -82,10 +82,10 @@ func New(db Database, read *query.Queries, w *Watch) *Store {
 
 // Tx is a transaction that writes.
 type Tx struct {
-	Ctx   context.Context // for the statements
+	Ctx   context.Context // context of the statements
 	Q     *query.Queries
 	Known *Known
-	Wrote bool  // something was written, so that a failure needs a rollback
+	Wrote bool  // whether something was written, so that a failure requires a rollback
 	News  *News // sent to waiters once the change is on disk; may be nil
 	// Refused converts a constraint error of the database to [store.ErrExists],
 	// or to [store.ErrNotFound] if a row that it refers to is missing. The
@@ -141,8 +141,8 @@ func claimDue[Row, Due any](ctx context.Context, s *Store, key string, due Due,
 	return rows, err
 }
 
-// writeOne executes a statement that may change many rows. what says what it does, for the
-// error.
+// writeOne executes a statement that may change many rows. The argument what
+// describes the statement in the error.
 func writeOne[Args any](ctx context.Context, s *Store, key, what string, args Args, statement func(*query.Queries, context.Context, Args) error) error {
 	err := s.db.Write(ctx, key, func(tx *Tx) error {
 		tx.Wrote = true

@@ -24,7 +24,7 @@ type Watch struct {
 type watched struct {
 	waiting int
 	head    int64         // number of the last event that was announced
-	end     error         // why there will be no more events
+	end     error         // the reason if there will be no more events
 	changed chan struct{} // closed on the next change
 }
 
@@ -97,7 +97,7 @@ func (w *Watch) look(a *watched) (changed <-chan struct{}, head int64, end error
 // News is a change of an agent's journal.
 type News struct {
 	AgentID string
-	Head    int64 // number of its last event; 0 if the agent was deleted
+	Head    int64 // number of the last event; 0 if the agent was deleted
 }
 
 // Tell wakes the agent's waiters. It ignores outdated notifications. If an
@@ -119,8 +119,8 @@ func (w *Watch) Tell(n News) {
 	}
 }
 
-// Waited returns the ids of those agents that have waiters; if ids is nil, of
-// all agents with waiters.
+// Waited returns those of the ids whose agents have waiters. If ids is nil, it
+// returns all agents with waiters.
 func (w *Watch) Waited(ids []string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -45,7 +45,8 @@ func (tx *Tx) addDeliveries(agentID string, events []agent.Event) error {
 	return nil
 }
 
-// webhookHears reports whether the agent's webhook gets events of that kind.
+// webhookHears reports whether the agent's webhook gets events of the given
+// kind.
 func (tx *Tx) webhookHears(agentID string, kind store.DeliveryEvent) (bool, error) {
 	rows, err := tx.Q.ReadEvents(tx.Ctx, query.ReadEventsParams{AgentID: agentID, Most: 1})
 	if err != nil || len(rows) == 0 {

@@ -30,7 +30,7 @@ type Server struct {
 	Dir     string // contains the socket
 	bin     string
 	durable bool
-	owner   *syscall.Credential // nil for the user who runs the test
+	owner   *syscall.Credential // nil means the user who runs the test
 	process *exec.Cmd
 	made    atomic.Int64 // number of databases created
 }
@@ -175,7 +175,7 @@ func (s *Server) Start(ctx context.Context) error {
 			}
 		}
 		err = cmd.Wait()
-		// The processes of a killed server need a moment to exit.
+		// The processes of a killed server take a moment to exit.
 		if try > 1000 || !strings.Contains(log.String(), "in use") && !strings.Contains(log.String(), "Is another postmaster") {
 			return fmt.Errorf("postgres: %w\n%s", err, log.String())
 		}
@@ -185,7 +185,7 @@ func (s *Server) Start(ctx context.Context) error {
 // Kill kills the server and all its processes with SIGKILL.
 func (s *Server) Kill() {
 	pid := s.process.Process.Pid
-	_ = s.process.Process.Signal(syscall.SIGSTOP) // so that it starts no more processes
+	_ = s.process.Process.Signal(syscall.SIGSTOP) // keep it from starting more processes
 	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	for child := range strings.FieldsSeq(string(children)) {
 		if n, err := strconv.Atoi(child); err == nil {
@@ -232,7 +232,7 @@ func (s *Server) Database(t testing.TB, template string) string {
 }
 
 // Schema creates an empty schema in a shared database, and returns its address.
-// That takes a tenth of the time of creating a database.
+// That is ten times as fast as creating a database.
 func (s *Server) Schema(t testing.TB) string {
 	t.Helper()
 	name := fmt.Sprintf("test%d", s.made.Add(1))
