@@ -6,8 +6,8 @@ import (
 	"net/url"
 	"path/filepath"
 
-	_ "gocloud.dev/blob/fileblob" // file://
-	_ "gocloud.dev/blob/s3blob"   // s3://
+	_ "gocloud.dev/blob/fileblob" // supports file:// URLs
+	_ "gocloud.dev/blob/s3blob"   // supports s3:// URLs
 
 	"aloft/internal/control/artifact"
 )
@@ -31,8 +31,8 @@ func openArtifacts(ctx context.Context, data string, c artifactsConfig) (*artifa
 	return kept, nil
 }
 
-// artifactsFolder returns the folder of this host that holds the artifacts. ok is
-// false if they are stored elsewhere.
+// artifactsFolder returns the folder of this host that holds the artifacts. ok
+// is false if artifacts are not stored on this host.
 func artifactsFolder(data string, c artifactsConfig) (folder string, ok bool) {
 	if c.URL == "" {
 		return filepath.Join(data, "artifacts"), true

@@ -60,12 +60,12 @@ type assembly struct {
 	*Server
 
 	options  Options
-	secret   []byte // of the server: tokens and links derive from it
+	secret   []byte // the server's secret, from which tokens and links derive
 	team     *team.Policy
 	secrets  map[string]string // values of the configuration that are redacted everywhere
 	vault    *safe.Safe
 	models   *models
-	network  policy.Network // of machines
+	network  policy.Network // network policy of machines
 	reviewer *review.Reviewer
 	outbound *outbound.Client // for connections that users cause
 	servers  *mcp.Servers
@@ -73,14 +73,14 @@ type assembly struct {
 	pulls    *pull.Desk
 	inbox    *inbound.Inbox // nil if there are no connections
 	live     *live.Board
-	previews *preview.Previews // nil without a domain for them
+	previews *preview.Previews // nil without a domain for previews
 
 	connector *connector
 }
 
-// assemble creates the parts of the server. A step may use what the steps before it
-// have created; the closures that it hands out may use all parts, because they only
-// run once the server runs.
+// assemble creates the parts of the server. A step may use what the steps
+// before it have created; its closures may use all parts, because they are
+// called only when the server runs.
 func (s *Server) assemble(ctx context.Context, o Options, c Config) error {
 	s.config = c
 	a := &assembly{Server: s, options: o, live: new(live.Board)}
@@ -98,7 +98,8 @@ func (s *Server) assemble(ctx context.Context, o Options, c Config) error {
 // dataFile returns the path of a file in the data folder.
 func (a *assembly) dataFile(name string) string { return filepath.Join(a.options.Data, name) }
 
-// publicURL returns the address that people open. It changes while the server starts.
+// publicURL returns the address that people open. The address changes while the
+// server starts.
 func (a *assembly) publicURL() string { return cmp.Or(a.config.PublicURL, a.URL) }
 
 // openData opens what the data folder holds: the store, the first key, the server's
@@ -173,8 +174,8 @@ func (a *assembly) openGateway(context.Context) error {
 	return err
 }
 
-// openHost opens what the server uses of its host. Without machines, the server starts
-// and its runs fail.
+// openHost opens the part of the host that the server uses. Without machines,
+// the server starts and its runs fail.
 func (a *assembly) openHost(ctx context.Context) (err error) {
 	if open := a.config.Host; open != nil {
 		a.host, err = open(ctx)
@@ -246,7 +247,8 @@ func (a *assembly) openPulls(context.Context) error {
 	return nil
 }
 
-// configured returns the secrets of the configuration, which are every agent's.
+// configured returns the secrets of the configuration, which apply to every
+// agent.
 func (a *assembly) configured(string) map[string]string { return a.secrets }
 
 // openFleet opens the fleet, which gives agents their machines.
@@ -305,7 +307,7 @@ func (a *assembly) openDisk(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if store, ok := a.store.(interface{ OnFull(makeRoom func() bool) }); ok { // it is on the same disk
+	if store, ok := a.store.(interface{ OnFull(makeRoom func() bool) }); ok { // a file store is on the same disk
 		store.OnFull(a.disk.Full)
 	}
 	a.tendImages = func(ctx context.Context) error {

@@ -18,13 +18,13 @@ type buildsConfig struct {
 	StaleAfter        string `yaml:"stale_after"`   // age of a build after which using it checks whether a new build is due
 	InstallLimit      string `yaml:"install_limit"` // time limit of install
 	StartLimit        string `yaml:"start_limit"`   // time limit of start
-	WatchEvery        string `yaml:"watch_every"`   // how often to check default branches for a changed environment; 0s is never
-	RebuildEvery      string `yaml:"rebuild_every"` // age of a build in use after which it is rebuilt if anything has changed; 0s is never
+	WatchEvery        string `yaml:"watch_every"`   // how often to check default branches for a changed environment; 0s means never
+	RebuildEvery      string `yaml:"rebuild_every"` // age of a build in use after which it is rebuilt if anything has changed; 0s means never
 	KeepBuilds        int    `yaml:"keep_builds"`   // number of builds kept per environment, with their disks
-	KeepFor           string `yaml:"keep_for"`      // how long unused builds are kept; 0s is forever
-	SnapshotFor       string `yaml:"snapshot_for"`  // how long unused snapshots are kept; 0s is forever
+	KeepFor           string `yaml:"keep_for"`      // how long unused builds are kept; 0s means forever
+	SnapshotFor       string `yaml:"snapshot_for"`  // how long unused snapshots are kept; 0s means forever
 	FailedBuildsFor   string `yaml:"wreck_for"`     // how long the machine of a failed install is kept
-	FailedBuildsBytes int64  `yaml:"wreck_bytes"`   // disk limit for all of those together; 0 is no limit
+	FailedBuildsBytes int64  `yaml:"wreck_bytes"`   // disk limit for all of those together; 0 means no limit
 }
 
 func (c buildsConfig) check() error {

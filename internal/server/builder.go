@@ -12,8 +12,8 @@ import (
 	"aloft/internal/server/engine"
 )
 
-// OpenBuilder returns a Dockerfile builder that uses the best engine on this host.
-// The caller must close its engine.
+// OpenBuilder returns a Dockerfile builder that uses the best engine on this
+// host. The caller must close the engine.
 func OpenBuilder(embedded fs.FS, data string, c Config, network policy.Network, images *image.Store) (*dockerfile.Builder, error) {
 	bin, err := container.Install(embedded, filepath.Join(data, "bin"))
 	if err != nil {
@@ -48,7 +48,8 @@ func (c imagesConfig) engine() engine.Config {
 // CheckBuilder is the aloft doctor check for Dockerfile builds.
 func CheckBuilder(c imagesConfig) container.Check { return engine.Check(c.engine()) }
 
-// PackagesDir is the folder in which "aloft image build" keeps downloaded packages.
+// PackagesDir is the folder in which "aloft image build" caches downloaded
+// packages.
 func PackagesDir(data string) string { return filepath.Join(data, "build", "packages") }
 
 // buildWorkDir returns the folder for temporary files of Dockerfile builds.

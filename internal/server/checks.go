@@ -11,7 +11,7 @@ import (
 // checksConfig configures the checks of runs.
 type checksConfig struct {
 	Rounds  *int   `yaml:"rounds"`  // how often failed checks send the agent back to work in a run; default 3
-	Timeout string `yaml:"timeout"` // of each check; default and at most 10m
+	Timeout string `yaml:"timeout"` // timeout of each check; default and maximum 10m
 }
 
 func (c checksConfig) check() error {
@@ -25,13 +25,13 @@ func (c checksConfig) check() error {
 	return nil
 }
 
-// checks returns the settings, which check has validated.
+// checks returns the settings. check has already validated them.
 func (c checksConfig) checks() proof.Checks {
 	out := proof.Checks{Timeout: duration(c.Timeout)}
 	if c.Rounds != nil {
 		out.Rounds = *c.Rounds
 		if out.Rounds == 0 {
-			out.Rounds = -1 // never
+			out.Rounds = -1 // never send the agent back
 		}
 	}
 	return out

@@ -29,19 +29,20 @@ import (
 // Config is the file that `aloft serve --config` reads. The keys are
 // documented in docs/reference/config.md; a test compares that page with this type.
 type Config struct {
-	// Host opens what the server uses of its host with the rights of root, as this
-	// configuration says. If it is nil, the server uses them itself.
+	// Host opens the part of the host that the server uses with root's rights,
+	// as this configuration says. If it is nil, the server's own process does
+	// that.
 	Host func(ctx context.Context) (*hostd.Host, error) `yaml:"-"`
 
 	PublicURL string `yaml:"public_url"` // the server's public address; default http:// and the listen address
 	// TrustedProxies are ranges of addresses of reverse proxies, whose
-	// X-Forwarded-For says where a request came from.
+	// X-Forwarded-For header is trusted.
 	TrustedProxies []string         `yaml:"trusted_proxies"`
 	Store          string           `yaml:"store"` // address of a PostgreSQL database; default a file in the data folder
 	Models         []ModelConfig    `yaml:"models"`
 	DefaultModel   string           `yaml:"default_model"`
 	FastModel      string           `yaml:"fast_model"`
-	ImageModel     imageConfig      `yaml:"image_model"` // for the tool GenerateImage
+	ImageModel     imageConfig      `yaml:"image_model"` // model for the tool GenerateImage
 	Git            gitserver.Config `yaml:"git"`
 	Machine        machineConfig    `yaml:"machine"`
 	Artifacts      artifactsConfig  `yaml:"artifacts"`
@@ -54,7 +55,7 @@ type Config struct {
 	Limits         runLimits        `yaml:"limits"` // limits of each run
 	Quotas         quotasConfig     `yaml:"quotas"` // of each person
 	SignIn         signInConfig     `yaml:"sign_in"`
-	Outbound       egressConfig     `yaml:"outbound"` // what the server itself may connect to for users
+	Outbound       egressConfig     `yaml:"outbound"` // hosts to which the server itself may connect for users
 	Environments   buildsConfig     `yaml:"environments"`
 	Checks         checksConfig     `yaml:"checks"` // of each run
 	WebSearch      searchConfig     `yaml:"web_search"`
@@ -68,15 +69,15 @@ type Config struct {
 // secretsConfig configures how machines' secrets are encrypted.
 type secretsConfig struct {
 	Keeper   string    `yaml:"keeper"`   // local (default) or the URL of a key management service
-	Previous []string  `yaml:"previous"` // keepers that can still decrypt what they encrypted
+	Previous []string  `yaml:"previous"` // keepers for decrypting older secrets
 	AWS      awsConfig `yaml:"aws"`
 }
 
 // awsConfig configures how machines' AWS roles are assumed.
 type awsConfig struct {
-	Region   string `yaml:"region"`   // of STS
-	Endpoint string `yaml:"endpoint"` // of STS, if not AWS's own
-	Profile  string `yaml:"profile"`  // in the AWS CLI's configuration files
+	Region   string `yaml:"region"`   // region of STS
+	Endpoint string `yaml:"endpoint"` // endpoint of STS, if not AWS's own
+	Profile  string `yaml:"profile"`  // profile in the AWS CLI's configuration files
 }
 
 // artifactsConfig configures the storage of artifacts: files that outlive machines.
@@ -99,18 +100,18 @@ type ModelConfig struct {
 	Name          string       `yaml:"name"`           // the provider's name of the model; default the id
 	BaseURL       string       `yaml:"base_url"`       // default the provider's own address
 	APIKey        string       `yaml:"api_key"`        // the key itself
-	APIKeyEnv     string       `yaml:"api_key_env"`    // or the environment variable that holds it
+	APIKeyEnv     string       `yaml:"api_key_env"`    // or the environment variable with the key
 	Script        string       `yaml:"script"`         // for scripted: a file; default the demonstration
-	ScriptText    []byte       `yaml:"-"`              // of the file, if somebody else has read it
-	ContextWindow int          `yaml:"context_window"` // tokens; default what is known about the model
+	ScriptText    []byte       `yaml:"-"`              // text of the file, if it was already read
+	ContextWindow int          `yaml:"context_window"` // tokens; default from the known models
 	MaxOutput     int          `yaml:"max_output"`     // tokens per reply
 	Price         *priceConfig `yaml:"price"`          // nil if unknown
 	Description   string       `yaml:"description"`    // shown to people who choose a model
-	// Fallback is the model, with parameters if it has brackets, that replaces this
-	// one for the rest of a run while its provider is overloaded.
+	// Fallback is the model that replaces this one for the rest of a run if
+	// this one's provider is overloaded. It may include parameters in brackets.
 	Fallback      string `yaml:"fallback"`
-	FallbackAfter int    `yaml:"fallback_after"` // failed attempts before that; default 3
-	// ParallelToolCalls is false if a reply may have one tool call at most.
+	FallbackAfter int    `yaml:"fallback_after"` // failed attempts before the fallback is used; default 3
+	// ParallelToolCalls is false if a reply may have at most one tool call.
 	ParallelToolCalls *bool `yaml:"parallel_tool_calls"`
 
 	Params         map[string]any      `yaml:"params"`          // default parameter values; a request can override them
@@ -125,29 +126,29 @@ type machineConfig struct {
 	Strong      string  `yaml:"strong"`       // path of runsc
 	Class       string  `yaml:"class"`        // strong: run every agent under runsc
 	Docker      bool    `yaml:"docker"`       // allow Docker in machines whose image has dockerd
-	MemoryBytes int64   `yaml:"memory_bytes"` // limit per machine; 0 is no limit
-	CPUs        float64 `yaml:"cpus"`         // likewise
+	MemoryBytes int64   `yaml:"memory_bytes"` // limit per machine; 0 means no limit
+	CPUs        float64 `yaml:"cpus"`         // limit per machine; 0 means no limit
 
-	GuaranteedMemoryBytes int64   `yaml:"guaranteed_memory_bytes"` // of the host's memory, for each running machine; 0 is none
-	GuaranteedCPUs        float64 `yaml:"guaranteed_cpus"`         // share while all CPUs are busy; 0 is an equal one
+	GuaranteedMemoryBytes int64   `yaml:"guaranteed_memory_bytes"` // part of the host's memory for each running machine; 0 means none
+	GuaranteedCPUs        float64 `yaml:"guaranteed_cpus"`         // share while all CPUs are busy; 0 means an equal share
 
 	PIDs          int64   `yaml:"pids"`
-	DiskBytes     int64   `yaml:"disk_bytes"`     // measured limit per machine and build; 0 is no limit
-	IdleMinutes   float64 `yaml:"idle_minutes"`   // idle time before a machine sleeps; default 30, 0 is never
-	Sleep         string  `yaml:"sleep"`          // live (default): keep processes if the class supports it; disk: keep the disk only, so that no memory is written to disk
-	RetentionDays float64 `yaml:"retention_days"` // idle time before a machine and its disk are deleted; the team's setting can shorten it; default 30, 0 is never
+	DiskBytes     int64   `yaml:"disk_bytes"`     // measured limit per machine and build; 0 means no limit
+	IdleMinutes   float64 `yaml:"idle_minutes"`   // idle time before a machine sleeps; default 30, 0 means never
+	Sleep         string  `yaml:"sleep"`          // live (default): keep processes if the class supports it; disk: keep only the disk, so that no memory is written to disk
+	RetentionDays float64 `yaml:"retention_days"` // idle time before a machine and its disk are deleted; the team's setting can shorten it; default 30, 0 means never
 
 	Egress egressConfig `yaml:"egress"`
 }
 
-// limits returns the sizes of each machine.
+// limits returns the resource limits of each machine.
 func (c machineConfig) limits() machine.Limits {
 	return machine.Limits{
 		MemoryBytes: c.MemoryBytes, CPUs: c.CPUs, PIDs: c.PIDs, GuaranteedMemoryBytes: c.GuaranteedMemoryBytes, GuaranteedCPUs: c.GuaranteedCPUs,
 	}
 }
 
-// retention returns how long an unused machine is kept; 0 is forever.
+// retention returns how long an unused machine is kept; 0 means forever.
 func (c machineConfig) retention() time.Duration {
 	return time.Duration(c.RetentionDays * 24 * float64(time.Hour))
 }
@@ -157,13 +158,14 @@ type egressConfig struct {
 	Mode  string   `yaml:"mode"`  // allow_all (default), list, none, off
 	Allow []string `yaml:"allow"` // domains, *.domains, addresses, CIDR ranges
 	Deny  []string `yaml:"deny"`  // takes precedence over allow
-	Open  []string `yaml:"open"`  // exempt from the default block list of addresses and ranges
+	Open  []string `yaml:"open"`  // addresses and ranges that are exempt from the default block list
 }
 
 // egressOff is the mode in which machines have no network device.
 const egressOff = "off"
 
-// Network returns the network policy of machines. Its zero value is no network.
+// Network returns the network policy of machines. The zero value means no
+// network.
 func (c egressConfig) Network() policy.Network {
 	if c.Mode == egressOff {
 		return policy.Network{}
@@ -175,9 +177,9 @@ func (c egressConfig) Network() policy.Network {
 type telemetryConfig struct {
 	Endpoint  string `yaml:"endpoint"`   // https://host:4317 of an OTLP receiver (gRPC)
 	Token     string `yaml:"token"`      // bearer token for the receiver
-	TokenEnv  string `yaml:"token_env"`  // or the environment variable that holds it
+	TokenEnv  string `yaml:"token_env"`  // or the environment variable with the token
 	Insecure  bool   `yaml:"insecure"`   // without TLS
-	GhostMode bool   `yaml:"ghost_mode"` // send nothing, whatever the other keys say
+	GhostMode bool   `yaml:"ghost_mode"` // send nothing, regardless of the other keys
 }
 
 // DefaultConfig returns the configuration of a server without a file. Its only model is
@@ -239,7 +241,7 @@ func ParseConfig(path string, data []byte, getenv func(string) string) (Config, 
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff")) // byte order mark, as Windows editors write it
 	c.Models = nil
-	// Decoding an empty document would clear the defaults.
+	// Skip an empty document, because decoding it would clear the defaults.
 	if strings.TrimSpace(string(data)) != "" {
 		if err := yaml.UnmarshalWithOptions(data, &c, yaml.Strict()); err != nil {
 			return c, UsageError{yamlError(path, err)}
@@ -268,8 +270,8 @@ func yamlError(path string, err error) error {
 	return fmt.Errorf("%s:%d: %s", path, line, message)
 }
 
-// check validates what the YAML types do not express, and reads the environment
-// variables with secrets.
+// check applies the rules that the YAML types cannot express, and reads the
+// environment variables with secrets.
 func (c *Config) check(dir string, getenv func(string) string) error {
 	seen := map[string]bool{}
 	for i := range c.Models {

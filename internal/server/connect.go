@@ -28,7 +28,7 @@ var ErrReload = errors.New("reload")
 func (s *Server) Reload() {
 	select {
 	case s.reload <- struct{}{}:
-	default: // already requested
+	default: // a reload was already requested
 	}
 }
 
@@ -66,9 +66,9 @@ type connector struct {
 	ignored   []string
 }
 
-// openConnected adds the models and git servers that admins have connected to
-// the configuration, whose own entries take precedence. The server starts even
-// if it cannot use one of them.
+// openConnected adds to the configuration the models and git servers that
+// admins have connected. The configuration's own entries take precedence. The
+// server starts even if it cannot use a connection.
 func (a *assembly) openConnected(ctx context.Context) error {
 	a.connector = &connector{assembly: a, connected: map[string]bool{}}
 	models, servers, err := connect.Load(ctx, a.vault)
@@ -157,7 +157,7 @@ func (c *connector) Effective() connect.Effective {
 	slices.SortStableFunc(out.Models, func(a, b connect.Source) int {
 		return cmp.Compare(rank(a.ID == c.models.fallback), rank(b.ID == c.models.fallback))
 	})
-	hosts, _ := c.config.Git.Hosts() // the gateway has accepted them
+	hosts, _ := c.config.Git.Hosts() // the gateway has already accepted the credentials
 	for _, g := range c.config.Git.Credentials {
 		host := hostOf(g.URL)
 		out.GitServers = append(out.GitServers, connect.Source{ID: host, URL: withoutUser(g.URL), Forge: cmp.Or(g.Forge, string(hosts[host].Kind)), Connected: c.connected[g.URL]})
@@ -300,7 +300,7 @@ func (c *connector) Export() (string, error) {
 	return fmt.Sprintf("# The models and git servers of this server. Set the variables that end in _env.\n%s", text), err
 }
 
-// variable returns the name of an environment variable for a secret.
+// variable returns a name for the environment variable of a secret.
 func variable(prefix, of string) string {
 	return prefix + "_" + strings.Map(func(r rune) rune {
 		switch {

@@ -12,8 +12,9 @@ import (
 //go:embed example.yaml
 var ExampleConfig string
 
-// Missing returns a message about parts that the server lacks for real work,
-// and how to add them, or "". file is the path of the configuration, or "".
+// Missing returns a message about the parts that the server needs for real work
+// but lacks, and how to add them, or "". file is the path of the configuration,
+// or "".
 func (s *Server) Missing(file string) string { return s.config.missing(file) }
 
 func (c Config) missing(file string) string {

@@ -47,7 +47,8 @@ func (a *assembly) commitOf(ctx context.Context, repoURL, branch string) (string
 	return info.Commit, err
 }
 
-// mayFollow returns a fault if the agent's user may not start a run of it now.
+// mayFollow returns a fault if the agent's user may not start a run of the
+// agent now.
 func (a *assembly) mayFollow(ctx context.Context, of agent.Agent) error {
 	user, err := a.store.User(ctx, of.UserID)
 	if err != nil {

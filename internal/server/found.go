@@ -8,13 +8,14 @@ import (
 	"time"
 )
 
-// LocalModels is where Ollama, and other servers of local models, listen by
-// default.
+// LocalModels is the address at which Ollama and other local model servers
+// listen by default.
 const LocalModels = "http://127.0.0.1:11434/v1"
 
 // ModelOfKey returns the model to use without configuration if an API key is in
-// the environment: with ANTHROPIC_API_KEY one of Anthropic's, otherwise with
-// OPENAI_API_KEY one of OpenAI's. variable is the key's variable, or "".
+// the environment: one of Anthropic's for ANTHROPIC_API_KEY, or else one of
+// OpenAI's for OPENAI_API_KEY. variable is the name of the variable that was
+// found, or "".
 func ModelOfKey(getenv func(string) string) (m ModelConfig, variable string) {
 	if key := getenv("ANTHROPIC_API_KEY"); key != "" {
 		return ModelConfig{ID: "claude", Provider: "anthropic", Name: "claude-sonnet-4-5", BaseURL: getenv("ANTHROPIC_BASE_URL"), APIKey: key}, "ANTHROPIC_API_KEY"
@@ -37,8 +38,7 @@ func LocalModel(ctx context.Context, base string) (m ModelConfig, ok bool) {
 	if err != nil {
 		return m, false
 	}
-	// A redirect would lead the server to an address that a program at this port
-	// chooses.
+	// Do not follow redirects: an unknown program may listen at this port.
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(req)
 	if err != nil {

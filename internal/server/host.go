@@ -28,9 +28,9 @@ import (
 	"aloft/internal/server/engine"
 )
 
-// OpenHost opens what the server uses of its host, in this process. user is the user
-// id of the server. If this host cannot create machines, the reason is in the result;
-// an error is one of the configuration.
+// OpenHost opens the part of the host that the server uses, in this process.
+// user is the server's user id. If this host cannot create machines, the result
+// contains the reason; an error means that the configuration is invalid.
 func OpenHost(o Options, c Config, user int, logger *slog.Logger) (*hostd.Opened, error) {
 	// See Open: files of machines must be readable by their users.
 	syscall.Umask(0o022)
@@ -52,7 +52,7 @@ func OpenHost(o Options, c Config, user int, logger *slog.Logger) (*hostd.Opened
 	if err != nil {
 		h.Machines, h.NoMachines = noRuntime{err.Error()}, err.Error()
 		h.Allow, h.AllowImage = func(machine.Spec) error { return nil }, func(string) error { return nil }
-		return h, nil //nolint:nilerr // it is in the result
+		return h, nil //nolint:nilerr // the result contains the error
 	}
 	network := c.Machine.Egress.Network()
 	if h.NoNetwork != "" && c.Machine.Egress.Mode == "" {
@@ -72,8 +72,8 @@ func OpenHost(o Options, c Config, user int, logger *slog.Logger) (*hostd.Opened
 	return h, nil
 }
 
-// allow returns an error unless the configuration permits the machine. It bounds what
-// somebody can do who has taken over the server.
+// allow returns an error unless the configuration permits the machine. This
+// limits an attacker who has taken over the server.
 func allow(spec machine.Spec, c machineConfig, layers hostd.Layers) error {
 	most := c.limits()
 	for _, l := range []struct {
@@ -89,12 +89,12 @@ func allow(spec machine.Spec, c machineConfig, layers hostd.Layers) error {
 		}
 	}
 	if l, err := layers.Layer(spec.Layer); err == nil && l.Image == spec.Image {
-		return nil // an administrator's image of an earlier time
+		return nil // an image that an administrator configured earlier
 	}
 	return allowImage(spec.Image, c.Image)
 }
 
-// allowImage refuses images in folders of this host, except the default image.
+// allowImage rejects images in folders of this host, except the default image.
 func allowImage(name, defaultImage string) error {
 	if name != defaultImage && (strings.HasPrefix(name, "rootfs:") || strings.HasPrefix(name, "oci:")) {
 		return fault.Denied("the image %s is on the server's own disk, and is not its default image", name)
@@ -251,7 +251,7 @@ func (d *dockerfiles) DiskBytes(ctx context.Context, id string) (int64, error) {
 			return b.DiskBytes(ctx)
 		}
 	}
-	return 0, nil // it has ended
+	return 0, nil // the build has ended
 }
 
 // Stop implements [hostd.Dockerfiles].
@@ -260,8 +260,8 @@ func (d *dockerfiles) Stop(id string, why error) bool {
 	return b != nil && b.Stop(id, why)
 }
 
-// Prune implements [hostd.Dockerfiles]. After it, the next builds run all their
-// steps, and "aloft image build" downloads all packages.
+// Prune implements [hostd.Dockerfiles]. Afterwards, the next builds run all
+// their steps, and "aloft image build" downloads all packages.
 func (d *dockerfiles) Prune(ctx context.Context) error {
 	if err := os.RemoveAll(PackagesDir(d.options.Data)); err != nil {
 		return err

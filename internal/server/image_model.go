@@ -10,18 +10,19 @@ import (
 	"aloft/internal/control/model/openai"
 )
 
-// imageConfig configures the model of the tool GenerateImage. Without a model the tool
-// is not offered.
+// imageConfig configures the model of the tool GenerateImage. Without a model,
+// agents do not have the tool.
 type imageConfig struct {
 	Provider  string            `yaml:"provider"`    // openai, also for servers with the same API, or google
 	Name      string            `yaml:"name"`        // the provider's name of the model
 	BaseURL   string            `yaml:"base_url"`    // default the provider's own address
 	APIKey    string            `yaml:"api_key"`     // the key itself
-	APIKeyEnv string            `yaml:"api_key_env"` // or the environment variable that holds it
+	APIKeyEnv string            `yaml:"api_key_env"` // or the environment variable with the key
 	Price     *imagePriceConfig `yaml:"price"`       // nil if unknown
 }
 
-// imagePriceConfig holds prices in US dollars: of a million tokens, or of an image.
+// imagePriceConfig holds prices in US dollars: per million tokens, or per
+// image.
 type imagePriceConfig struct {
 	Input  *float64 `yaml:"input"`
 	Output *float64 `yaml:"output"`
@@ -65,7 +66,7 @@ func (c *imageConfig) check(getenv func(string) string) error {
 	return nil
 }
 
-// checkBase returns an error if a base address is neither empty nor a URL.
+// checkBase returns an error unless a base address is empty or a URL.
 func checkBase(base, at string) error {
 	if base == "" {
 		return nil

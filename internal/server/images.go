@@ -58,14 +58,15 @@ func (c Config) registry() registry.Config {
 	return out
 }
 
-// recheck returns the duration of the key recheck, which check has validated.
+// recheck returns the duration of the key recheck. check has already validated
+// it.
 func (c imagesConfig) recheck() time.Duration {
 	d, _ := time.ParseDuration(c.Recheck)
 	return d
 }
 
 func (c *imagesConfig) check(getenv func(string) string) error {
-	switch c.Builder { // the variables that the engines' own programs read
+	switch c.Builder { // use the same variables as the engines' own programs
 	case "buildkit":
 		c.BuilderAt = cmp.Or(c.BuilderAt, getenv("BUILDKIT_HOST"))
 	case "docker":

@@ -9,21 +9,21 @@ import (
 
 // connectionConfig is a sender of events, such as a forge with a webhook.
 type connectionConfig struct {
-	Name       string `yaml:"name"`        // in the URL of its webhook: /hooks/SOURCE/NAME
+	Name       string `yaml:"name"`        // name in the URL of its webhook: /hooks/SOURCE/NAME
 	Source     string `yaml:"source"`      // github, gitlab, gitea (also for Forgejo) or generic
-	Host       string `yaml:"host"`        // of the repositories that it reports on
-	Secret     string `yaml:"secret"`      // signs its events
-	SecretEnv  string `yaml:"secret_env"`  // or the environment variable that holds it
-	SecretFile string `yaml:"secret_file"` // or a file, relative to the configuration's folder
+	Host       string `yaml:"host"`        // host of the repositories that it reports on
+	Secret     string `yaml:"secret"`      // key with which it signs events
+	SecretEnv  string `yaml:"secret_env"`  // or the environment variable with the secret
+	SecretFile string `yaml:"secret_file"` // or a file with the secret, relative to the configuration's folder
 }
 
 // pullRequestsConfig configures how agents follow their open pull requests.
 type pullRequestsConfig struct {
-	Poll   string `yaml:"poll"`   // how often they are read without an event; 0s is never
-	Gather string `yaml:"gather"` // how long after an event they are read, so that a burst causes one follow-up
+	Poll   string `yaml:"poll"`   // interval of reading them without an event; 0s means never
+	Gather string `yaml:"gather"` // delay between an event and reading them, so that a burst of events causes one follow-up
 }
 
-// minPoll spares the forges.
+// minPoll is the minimum of the key poll, to limit the load on forges.
 const minPoll = 10 * time.Second
 
 func (c pullRequestsConfig) check() error {
@@ -68,7 +68,7 @@ func (c *Config) checkConnections(dir string, getenv func(string) string) error 
 // follows reports whether open pull requests are read at all.
 func (c *Config) follows() bool { return len(c.Connections) > 0 || duration(c.PullRequests.Poll) > 0 }
 
-// connections returns the connections, which check has validated.
+// connections returns the connections. check has already validated them.
 func (c *Config) connections() (all []inbound.Connection) {
 	for _, conn := range c.Connections {
 		all = append(all, inbound.Connection{Name: conn.Name, Source: conn.Source, Host: conn.Host, Secret: conn.Secret})

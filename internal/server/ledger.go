@@ -40,8 +40,8 @@ func (a *assembly) quotas() agents.Quotas {
 	return q
 }
 
-// blame adds to the reason for which a machine is stopped what the agent's owner
-// uses in total, if that is known.
+// blame adds to the reason for stopping a machine how much disk its agent's
+// owner uses in total, if known.
 func (s *Server) blame(machineID string, why error) error {
 	agentID, _ := fleet.AgentOf(machineID)
 	total, ok := s.ledger.LastTotal(agentID)

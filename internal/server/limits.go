@@ -12,15 +12,15 @@ import (
 
 // limitsConfig limits API requests.
 type limitsConfig struct {
-	RequestsPerMinute int `yaml:"requests_per_minute"` // per key; 0 is no limit
+	RequestsPerMinute int `yaml:"requests_per_minute"` // per key; 0 means no limit
 }
 
-// quotasConfig limits what each person may have at the same time. 0 is no limit.
+// quotasConfig limits what each person may have at the same time. 0 means no limit.
 type quotasConfig struct {
 	Agents    int `yaml:"agents"`  // including archived ones
 	Running   int `yaml:"running"` // agents that work, each in a machine
 	Snapshots int `yaml:"snapshots"`
-	// DiskBytes and DiskInodes limit what the ledger adds up for a person.
+	// DiskBytes and DiskInodes limit a person's total disk usage in the ledger.
 	DiskBytes  int64 `yaml:"disk_bytes"`
 	DiskInodes int64 `yaml:"disk_inodes"`
 }
@@ -40,18 +40,19 @@ func (c quotasConfig) size() ledger.Size {
 	return ledger.Size{Bytes: c.DiskBytes, Inodes: c.DiskInodes}
 }
 
-// runLimits limits each run. 0 is no limit.
+// runLimits limits each run. 0 means no limit.
 type runLimits struct {
 	Turns  int64   `yaml:"turns"`  // model replies, without subagents
-	Tokens int64   `yaml:"tokens"` // of every kind, including subagents
+	Tokens int64   `yaml:"tokens"` // tokens of every kind, including subagents
 	Cost   float64 `yaml:"cost"`   // US dollars; requires a price for every model
 	Time   string  `yaml:"time"`   // such as 4h; time spent waiting for people does not count
-	// Repeats is how often an identical call may fail with the same error, with no
-	// change in between, before the agent is told; default 3.
+	// Repeats is how often an identical call may fail with the same error, with
+	// no change in between, before the agent is warned; default 3.
 	Repeats *int `yaml:"repeats"`
 }
 
-// maxCost is far above any sensible limit; a larger value is a mistake.
+// maxCost is far above any sensible limit; a larger value is treated as a
+// mistake.
 const maxCost = 1e6
 
 func (c runLimits) check(models []ModelConfig) error {
@@ -78,7 +79,7 @@ func (c runLimits) check(models []ModelConfig) error {
 	return nil
 }
 
-// repeats returns how often a call may be repeated without a change.
+// repeats returns the limit for repetitions of a failing call.
 func (c runLimits) repeats() int {
 	if c.Repeats == nil {
 		return 3
@@ -86,7 +87,7 @@ func (c runLimits) repeats() int {
 	return *c.Repeats
 }
 
-// amount returns the limits, which check has validated.
+// amount returns the limits. check has already validated them.
 func (c runLimits) amount() allowance.Amount {
 	d, _ := time.ParseDuration(c.Time)
 	return allowance.Amount{Turns: c.Turns, Tokens: c.Tokens, Cost: int64(math.Round(c.Cost * allowance.Dollar)), Seconds: int64(d / time.Second)}

@@ -24,14 +24,14 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 		}
 		why := err
 		if op, ok := errors.AsType[*net.OpError](err); ok {
-			why = op.Err // without repeating the address
+			why = op.Err // do not repeat the address
 		}
 		return nil, &cli.Problem{Exit: cli.Failure, Code: "cannot_listen", Message: fmt.Sprintf("cannot listen on %s: %v", address, why), Hint: hint, Err: err}
 	}
 	return l, nil
 }
 
-// urlOf returns the URL of the listener for programs on this host.
+// urlOf returns the URL at which programs on this host reach the listener.
 func urlOf(l net.Listener) string {
 	at := l.Addr().String()
 	if tcp, ok := l.Addr().(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {

@@ -26,7 +26,7 @@ import (
 
 // mentionsConfig configures who can start agents by mentioning them at a forge.
 type mentionsConfig struct {
-	Handle   string            `yaml:"handle"`   // that people write after an @
+	Handle   string            `yaml:"handle"`   // name that people write after an @
 	Accounts map[string]string `yaml:"accounts"` // e-mail address of the account for HOST/LOGIN
 	Owner    string            `yaml:"owner"`    // e-mail address of the account for all other logins
 	Poll     []string          `yaml:"poll"`     // URLs of repositories to read from time to time
@@ -79,7 +79,7 @@ func (c *mentionsConfig) email(host, login string) string {
 func (a *assembly) openMentions() {
 	var repos []forge.Repo
 	for _, raw := range a.config.Mentions.Poll {
-		if r, err := forge.ParseURL(raw); err == nil { // checked with the configuration
+		if r, err := forge.ParseURL(raw); err == nil { // check has validated the URL
 			repos = append(repos, r)
 		}
 	}
@@ -94,15 +94,15 @@ func (a *assembly) openMentions() {
 	})
 }
 
-// mark returns a key for the words that only this server, or one with the same secret, can
-// make.
+// mark returns a key derived from the words. Only a server with the same secret
+// can compute it.
 func (a *assembly) mark(words ...string) string {
 	mac := hmac.New(sha256.New, append([]byte("marks "), a.secret...))
 	mac.Write([]byte(strings.Join(words, "\x00")))
 	return hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
-// accountOf returns the user who owns the agents that a login asks for.
+// accountOf returns the user who owns the agents that a login starts.
 func (a *assembly) accountOf(ctx context.Context, host, login string) (int64, error) {
 	address := a.config.Mentions.email(host, login)
 	if address == "" {
@@ -130,7 +130,7 @@ func (a *assembly) repoURL(r forge.Repo) string {
 	return "https://" + r.String()
 }
 
-// starter starts agents by the rules for requests of their owners.
+// starter starts agents under the same rules as requests by their owners.
 type starter struct{ *assembly }
 
 // Start implements [mention.Agents].
@@ -143,9 +143,9 @@ func (s starter) Start(ctx context.Context, n mention.Start) error {
 	return err
 }
 
-// requestOf returns the request for an agent that a mention asks for. If the
-// mention is at a pull request, the agent pushes to its branch. Otherwise the
-// agent opens a pull request.
+// requestOf returns the request for the agent of a mention. If the mention is
+// on a pull request, the agent pushes to the branch of that pull request.
+// Otherwise the agent opens a pull request.
 func requestOf(n mention.Start, owner account.APIKey) agents.Request {
 	q := agents.Request{By: owner, ID: n.AgentID, RunID: agent.NewRunID(), Prompt: agents.Prompt{Text: n.Prompt}}
 	repo := agents.Repository{URL: n.RepoURL}

@@ -92,8 +92,9 @@ func geminiThinking(mode model.Mode, value string) int {
 	return 0
 }
 
-// fast returns a function that reports the reference to the model for small tasks: the
-// team's, or else the server's. "" is the agent's own model.
+// fast returns a function that returns the reference to the model for small
+// tasks: the team's choice, or else the server's. "" means the agent's own
+// model.
 func (m *models) fast(server string, rules store.Rules) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		h, err := store.Settings(ctx, rules)
@@ -136,8 +137,8 @@ func (m *models) find(name string) (model.Model, model.Info, error) {
 	return made, info, nil
 }
 
-// ReadScripts returns the texts of the scripts, by the path of their files. Files that
-// cannot be read are left out: opening their models reports the error.
+// ReadScripts returns the texts of the scripts, by file path. It omits files
+// that cannot be read, because opening their models reports the error.
 func (c Config) ReadScripts() map[string][]byte {
 	texts := map[string][]byte{}
 	for _, m := range c.Models {

@@ -10,14 +10,15 @@ import (
 	"aloft/internal/control/model"
 )
 
-// defaultThinkingBudget is in tokens. It is enough for hard tasks, and half of the
-// smallest reply limit of a thinking model.
+// defaultThinkingBudget is a number of tokens. It is enough for hard tasks, and
+// is half of the smallest reply limit of a thinking model.
 const defaultThinkingBudget = 16_000
 
 // minThinkingBudget is Anthropic's lower bound, in tokens.
 const minThinkingBudget = 1024
 
-// defaultFallbackAfter is in failed attempts, which are three seconds apart in all.
+// defaultFallbackAfter is the default number of failed attempts, which take
+// about three seconds in total.
 const defaultFallbackAfter = 3
 
 // checkFallbacks rejects fallbacks that are not configured or lead back to the model

@@ -23,13 +23,13 @@ import (
 	"aloft/internal/server/probe"
 )
 
-// policyConfig configures the actions that agents may do without asking.
+// policyConfig configures which actions agents may take without asking.
 type policyConfig struct {
 	RunMode         string   `yaml:"run_mode"`         // allowlist, auto-review or run-everything; default the team's, person's or agent's own
 	ClassifierModel string   `yaml:"classifier_model"` // id of the model that reviews calls; default fast_model, or else the agent's own
-	Sandbox         bool     `yaml:"sandbox"`          // under allowlist, run calls that are not listed in the sandbox instead of asking
+	Sandbox         bool     `yaml:"sandbox"`          // in the mode allowlist, run unlisted calls in the sandbox instead of asking
 	SandboxHosts    string   `yaml:"sandbox_hosts"`    // source of the sandbox's network rules: sandbox_json, sandbox_json_and_defaults (default) or allow_all
-	SandboxAlso     []string `yaml:"sandbox_also"`     // what runs in the sandbox besides tool calls: hooks, start, terminals, mcp
+	SandboxAlso     []string `yaml:"sandbox_also"`     // processes that run in the sandbox besides tool calls: hooks, start, terminals, mcp
 	DenyAfter       string   `yaml:"deny_after"`       // how long a request waits before it is denied, such as 24h; default the team's or person's, or forever
 }
 
@@ -58,7 +58,8 @@ func (c policyConfig) check(models map[string]bool) error {
 	return nil
 }
 
-// denyAfter returns the duration of the key deny_after, which check has validated.
+// denyAfter returns the duration of the key deny_after. check has already
+// validated it.
 func (c policyConfig) denyAfter() time.Duration {
 	d, _ := time.ParseDuration(c.DenyAfter)
 	return d
@@ -115,8 +116,8 @@ func projectFiles(g *gateway.Gateway) func(ctx context.Context, a agent.Agent, c
 }
 
 // foreignReach returns a function that makes the client for MCP servers that a
-// repository names. It can connect only to what both the server's own rules and the
-// agent's machine allow.
+// repository names. The client can connect only to hosts that both the server's
+// rules and the network policy of the agent's machine allow.
 func foreignReach(own policy.Network, machine func(agent.Egress) (policy.Network, error)) func(agent.Egress) (*outbound.Client, error) {
 	return func(e agent.Egress) (*outbound.Client, error) {
 		machines, err := machine(e)
@@ -144,10 +145,10 @@ func checkHooks(text []byte) error {
 	return nil
 }
 
-// sandboxHolds returns a function that reports whether the sandbox can enforce its
-// policy in machines of a class. gVisor machines always can; machines that share this
-// host's kernel can if the kernel supports it. The sandbox checks again in the machine,
-// and runs nothing if it cannot enforce the policy.
+// sandboxHolds returns a function that reports whether the sandbox can enforce
+// its policy in machines of a class. gVisor machines always can; machines that
+// share this host's kernel can if the kernel supports it. In the machine, the
+// sandbox checks this again, and runs nothing if it cannot enforce the policy.
 func sandboxHolds() func(class string) bool {
 	holds := probe.Sandbox().OK
 	return func(class string) bool { return holds || class == "strong" }

@@ -31,7 +31,7 @@ func (p *priceConfig) check() error {
 	return nil
 }
 
-// price converts p to the loop's type. It returns nil if p is nil.
+// price converts p to the type of package model. It returns nil if p is nil.
 func (p *priceConfig) price() *model.Price {
 	if p == nil {
 		return nil
@@ -39,5 +39,5 @@ func (p *priceConfig) price() *model.Price {
 	return &model.Price{Input: p.Input, Output: p.Output, CacheRead: p.CacheRead, CacheWrite: p.CacheWrite}
 }
 
-// maxPrice is far above any real price; a larger value is a mistake.
+// maxPrice is far above any real price; a larger value is treated as a mistake.
 const maxPrice = 100_000.0

@@ -10,15 +10,16 @@ import (
 // Timing of the removal of unused images.
 const (
 	pruneEvery  = time.Hour
-	pruneLook   = time.Minute      // how often to check whether the disk is nearly full
-	prunePause  = 10 * time.Minute // between removals while the disk is nearly full
+	pruneLook   = time.Minute      // interval of checking whether the disk is nearly full
+	prunePause  = 10 * time.Minute // pause between removals while the disk is nearly full
 	prunePinch  = time.Hour        // how long an unused image is kept while the disk is nearly full
 	neverUnused = 0                // value of images.unused that keeps images forever
 )
 
-// pruneImages removes unused images until ctx is done. While the disk is nearly full, it
-// keeps unused images for a shorter time and removes the Dockerfile build cache too. It
-// never removes images that machines, snapshots or builds use, or that people imported.
+// pruneImages removes unused images until ctx is done. While the disk is nearly
+// full, it keeps unused images for a shorter time and also removes the
+// Dockerfile build cache. It never removes images that machines, snapshots or
+// builds use, or that people imported.
 func (s *Server) pruneImages(ctx context.Context, c imagesConfig) error {
 	if s.host.NoMachines != "" {
 		<-ctx.Done()

@@ -18,10 +18,10 @@ import (
 
 // reviewsConfig configures reviews of pull requests.
 type reviewsConfig struct {
-	Repositories []string `yaml:"repositories"` // URLs of those whose pull requests are reviewed without being asked
-	Owner        string   `yaml:"owner"`        // e-mail address of the account that owns their agents
-	Authors      string   `yaml:"authors"`      // of pull requests that are reviewed: writers or anyone
-	FailOn       string   `yaml:"fail_on"`      // least severity of findings that fail the status of a commit; "" is none
+	Repositories []string `yaml:"repositories"` // URLs of repositories whose pull requests are reviewed automatically
+	Owner        string   `yaml:"owner"`        // e-mail address of the account that owns the reviewing agents
+	Authors      string   `yaml:"authors"`      // whose pull requests are reviewed: writers or anyone
+	FailOn       string   `yaml:"fail_on"`      // minimum severity at which findings fail the status of a commit; "" means never
 }
 
 // anyone is the value of reviews.authors for everybody.

@@ -1,5 +1,5 @@
-// Package server wires the parts of an Aloft server together, as its configuration
-// says. It holds no logic of its own beyond that.
+// Package server creates and connects the parts of an Aloft server according to
+// its configuration. It contains no other logic.
 package server
 
 import (
@@ -48,12 +48,13 @@ const IdentityFile = "identity.pem"
 type Options struct {
 	Data     string // the data folder
 	Listen   string // host:port; port 0 picks a free one
-	Embedded fs.FS  // what make build adds to the command: the programs of machines, the OCI runtime, the dashboard
-	Version  string // of this program
+	Embedded fs.FS  // the files that make build embeds: the programs of machines, the OCI runtime, the dashboard
+	Version  string // version of this program
 	// Listener replaces Listen if it is not nil.
 	Listener net.Listener
-	// Secrets, if not nil, is called with all secret values of the configuration,
-	// including what admins have connected, before anything is logged about them.
+	// Secrets, if not nil, is called with all secret values of the
+	// configuration, including those of connections by admins, before anything
+	// about them is logged.
 	Secrets func(map[string]string)
 }
 
@@ -85,15 +86,15 @@ type Server struct {
 	http       *http.Server
 	ready      atomic.Bool
 	logger     *slog.Logger
-	config     Config // with what admins have connected
+	config     Config // includes the connections by admins
 	reload     chan struct{}
-	next       net.Listener // see Listener
+	next       net.Listener // the listener for the next server, see Listener
 }
 
 // Open returns a server that listens but does not serve yet.
 func Open(ctx context.Context, o Options, c Config, logger *slog.Logger) (_ *Server, err error) {
-	// Private files are created with a private mode. Other files must be readable by the
-	// users of machines, whatever umask the server inherits.
+	// Private files are created with a private mode. Other files must be
+	// readable by the users of machines, regardless of the inherited umask.
 	syscall.Umask(0o022)
 	// Processes that the server starts (machines, gateways) have other working
 	// directories.
@@ -234,8 +235,8 @@ func readSecret(path string) ([]byte, error) {
 }
 
 // privateFolder creates a folder with mode 0700, or removes the permissions of
-// group and others from an existing one. It keeps a folder that root has created
-// for the group of a server that is not root.
+// group and others from an existing one. It does not change a folder that root
+// has created for the group of a server that does not run as root.
 func privateFolder(name string) error {
 	if err := os.MkdirAll(name, 0o700); err != nil {
 		return err

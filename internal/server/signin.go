@@ -22,12 +22,12 @@ type signInConfig struct {
 // oidcConfig is an OpenID Connect provider.
 type oidcConfig struct {
 	Name            string   `yaml:"name"`              // display name; default the issuer's host
-	Issuer          string   `yaml:"issuer"`            // such as https://accounts.example.com; "" for no provider
-	ClientID        string   `yaml:"client_id"`         // of this server; its callback path is /v1/session/provider/callback
+	Issuer          string   `yaml:"issuer"`            // such as https://accounts.example.com; "" means no provider
+	ClientID        string   `yaml:"client_id"`         // client id of this server; its callback path is /v1/session/provider/callback
 	ClientSecret    string   `yaml:"client_secret"`     // the secret itself
-	ClientSecretEnv string   `yaml:"client_secret_env"` // or the variable that holds it
+	ClientSecretEnv string   `yaml:"client_secret_env"` // or the environment variable with the secret
 	Domains         []string `yaml:"domains"`           // verified e-mail addresses in these domains may join without an invitation
-	Role            string   `yaml:"role"`              // role of members who join that way; default member
+	Role            string   `yaml:"role"`              // role of members who join by their domain; default member
 }
 
 func (c *signInConfig) check(getenv func(string) string) error {

@@ -12,9 +12,9 @@ import (
 	"aloft/internal/fault"
 )
 
-// StoreAddress returns the store's address from the flag, the variable or the
-// configuration, in this order. The flag must not contain a password, because every user
-// of the host can see it.
+// StoreAddress returns the store's address from the flag, the environment
+// variable or the configuration, in this order. The flag must not contain a
+// password, because every user of the host can see it.
 func StoreAddress(flag, variable, configured string) (string, error) {
 	before, _, at := strings.Cut(flag, "@")
 	_, user, _ := strings.Cut(before, "://")

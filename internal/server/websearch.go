@@ -9,14 +9,14 @@ import (
 	"aloft/internal/control/websearch"
 )
 
-// searchConfig configures the provider of the tool WebSearch. Without a provider the
-// tool is not offered.
+// searchConfig configures the provider of the tool WebSearch. Without a
+// provider, agents do not have the tool.
 type searchConfig struct {
 	Provider string `yaml:"provider"` // searxng, brave, tavily or exa
 	URL      string `yaml:"url"`      // base address; required for searxng
 	Key      string `yaml:"key"`      // the provider's API key
-	KeyEnv   string `yaml:"key_env"`  // or the environment variable that holds it
-	KeyFile  string `yaml:"key_file"` // or the file, relative to the configuration's folder
+	KeyEnv   string `yaml:"key_env"`  // or the environment variable with the key
+	KeyFile  string `yaml:"key_file"` // or the file with the key, relative to the configuration's folder
 }
 
 func (c searchConfig) provider() websearch.Config {
@@ -51,8 +51,8 @@ func (c searchConfig) open() (loop.Web, error) {
 	return e, nil
 }
 
-// ProbeWebSearch makes one search with the configured provider. It returns no check if
-// there is none.
+// ProbeWebSearch makes one search with the configured provider. Without a
+// provider, it returns no check.
 func ProbeWebSearch(ctx context.Context, c Config) []container.Check {
 	if c.WebSearch.Provider == "" {
 		return nil

@@ -1,6 +1,6 @@
-// Package dashboard serves the dashboard to browsers: the built files of web/,
-// and nothing else. They contain no user data, so they need no key. The
-// dashboard gets its data from the API, like every other client.
+// Package dashboard serves the dashboard to browsers: only the built files of
+// web/. The files contain no user data, so requests need no key. The dashboard
+// gets its data from the API, like every other client.
 package dashboard
 
 import (
@@ -20,7 +20,7 @@ import (
 )
 
 //go:embed policy.txt
-var policy string // a directive of Content-Security-Policy a line
+var policy string // one directive of Content-Security-Policy per line
 
 //go:embed unbuilt.html
 var unbuilt []byte
@@ -28,8 +28,8 @@ var unbuilt []byte
 const (
 	index  = "index.html"
 	assets = "assets/"
-	packed = ".gz" // files are kept compressed, and only so
-	small  = ".br" // the same file by Brotli, which a build may have besides
+	packed = ".gz" // the build contains files only in compressed form
+	small  = ".br" // the same file compressed by Brotli, which a build may also contain
 )
 
 // pages are the paths of the dashboard's screens. A path that ends in a slash
@@ -40,9 +40,9 @@ var pages = []string{"/{$}", "/agents", "/agents/", "/approvals", "/environments
 type file struct {
 	media  string
 	tag    string // its ETag
-	packed []byte // by gzip
-	small  []byte // by Brotli; nil if the build has none
-	size   int    // unpacked, in bytes
+	packed []byte // compressed by gzip
+	small  []byte // compressed by Brotli; nil if the build has no such file
+	size   int    // uncompressed size in bytes
 }
 
 // Handler serves the dashboard, and passes other requests to next. files is the
@@ -67,7 +67,7 @@ func Handler(files fs.FS, next http.Handler) (http.Handler, error) {
 	for name, f := range all {
 		switch {
 		case name == index:
-		case strings.HasPrefix(name, assets): // named by their content
+		case strings.HasPrefix(name, assets): // the file names contain a hash of the content
 			mux.Handle("/"+name, f.handler("public, max-age=31536000, immutable"))
 		default:
 			mux.Handle("/"+name, f.handler("no-cache"))
@@ -151,7 +151,7 @@ var mediaTypes = map[string]string{
 	".json": "application/json",
 }
 
-// csp is the policy as the header has it.
+// csp returns the policy in the format of the header.
 var csp = strings.Join(strings.Split(strings.TrimSpace(policy), "\n"), "; ")
 
 // handler serves the file with the given Cache-Control header.
@@ -189,13 +189,13 @@ func (f file) handler(cache string) http.Handler {
 			h.Set("Content-Encoding", one.coding)
 			h.Set("Content-Length", strconv.Itoa(len(one.data)))
 			if r.Method == http.MethodGet {
-				_, _ = w.Write(one.data) // the connection's error has nobody left to tell
+				_, _ = w.Write(one.data) // nobody is left to report an error to
 			}
 			return
 		}
 		h.Set("Content-Length", strconv.Itoa(f.size))
 		if r.Method == http.MethodGet {
-			if plain, err := gzip.NewReader(bytes.NewReader(f.packed)); err == nil { // it was read once already
+			if plain, err := gzip.NewReader(bytes.NewReader(f.packed)); err == nil { // load has already read it once
 				_, _ = io.Copy(w, plain)
 			}
 		}
@@ -213,7 +213,7 @@ func matches(header, tag string) bool {
 	return false
 }
 
-// accepts reports whether an Accept-Encoding names the coding, and with a weight
+// accepts reports whether an Accept-Encoding names the coding with a weight
 // above 0.
 func accepts(header, coding string) bool {
 	for one := range strings.SplitSeq(header, ",") {

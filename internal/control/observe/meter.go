@@ -190,7 +190,7 @@ func (m *meters) runEvent(ctx context.Context, e agent.Event, r *runningRun) {
 	}
 }
 
-// isModels reports whether a run failed because of its model.
+// isModels reports whether a run's error was caused by its model.
 func isModels(code string) bool {
 	switch model.Reason(code) {
 	case model.Unauthorized, model.Unreachable, model.NotFound, model.RateLimited, model.Overloaded, model.Cut, model.TooLong, model.BadRequest:
@@ -210,8 +210,8 @@ func (m *meters) countUsage(ctx context.Context, of string, u conversation.Usage
 
 const unknownTool = "unknown"
 
-// toolName returns the name of a tool in the catalogue, or a placeholder: other
-// names that a model calls may be arbitrary text.
+// toolName returns the name of a tool in the catalogue, or a placeholder,
+// because a model may call a tool by any text.
 func toolName(name string) string {
 	if _, ok := tool.Lookup(name); !ok {
 		return unknownTool

@@ -4,11 +4,12 @@
 // counts; it never contains text of conversations, files or commands.
 //
 // The trace of a run is created from the run's events when the run has ended.
-// It is therefore the same whichever servers worked on the run, and even if
+// So the trace does not depend on which servers worked on the run, and whether
 // some of them crashed.
 //
-// prometheus.go writes the text format itself: OpenTelemetry's exporter brings
-// Prometheus's client library, 2.6 MiB of program for these 100 lines.
+// prometheus.go writes the text format itself: OpenTelemetry's exporter would
+// add Prometheus's client library, which makes the program 2.6 MiB larger, in
+// place of 100 lines.
 package observe
 
 import (
@@ -50,7 +51,7 @@ type Observer struct {
 	tracing  sync.WaitGroup
 
 	mu   sync.Mutex
-	runs map[string]*runningRun // by run id; only runs with data
+	runs map[string]*runningRun // by run id; contains only runs with data
 }
 
 // runningRun is data about a run that is needed to interpret later events.

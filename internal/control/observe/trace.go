@@ -75,7 +75,7 @@ func (o *Observer) trace(ctx context.Context, agentID string, last agent.Event) 
 	}
 }
 
-// send creates the span, with the ids of the span context as.
+// send creates the span. as is the span context with its ids.
 func (o *Observer) send(ctx context.Context, s span, as, above trace.SpanContext) {
 	if above.IsValid() {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, above)
@@ -88,7 +88,7 @@ func (o *Observer) send(ctx context.Context, s span, as, above trace.SpanContext
 }
 
 // isPiece reports whether a later event contains the content of this event
-// completely, as for deltas. There may be very many such events.
+// completely, as is the case for deltas. There may be very many such events.
 func isPiece(b agent.Body) bool {
 	switch b.(type) {
 	case *agent.TextDelta, *agent.ThinkingDelta, *agent.CallDelta:
@@ -138,7 +138,7 @@ func spansOf(events []agent.Event) []span {
 			}
 		case *agent.BootStep:
 			if b.State == "running" {
-				break // the end of the step has its duration
+				break // the event for the end of the step contains its duration
 			}
 			steps++
 			took := time.Duration(b.DurationMS) * time.Millisecond
@@ -156,8 +156,8 @@ func spansOf(events []agent.Event) []span {
 
 var plainName = regexp.MustCompile(`^[a-z][a-z-]{0,31}$`)
 
-// stepName returns the name of a boot step. Names come from the machine, so any
-// that is not a plain word is replaced.
+// stepName returns the name of a boot step. Names come from the machine, so a
+// name that is not a plain word is replaced.
 func stepName(name string) string {
 	if !plainName.MatchString(name) {
 		return "step"

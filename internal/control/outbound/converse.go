@@ -23,11 +23,11 @@ const idleFor = 90 * time.Second
 var errTooLarge = errors.New("the reply is too large")
 
 // Converse returns a client for several requests to a server that users name.
-// Reading more than most bytes of a reply fails, also for a stream, and so does
-// reading more than maxValues JSON values of a reply or of an event. Redirects
-// are followed only within the same scheme, host and port, so that no other
-// server gets the request's credentials. The request's context sets the
-// timeout. CloseIdleConnections closes the connections.
+// Reading a reply or a stream fails after the given number of bytes, and after
+// maxValues JSON values in a reply or an event. Redirects are followed only
+// within the same scheme, host and port, so that no other server gets the
+// request's credentials. The request's context sets the timeout.
+// CloseIdleConnections closes the connections.
 func (c *Client) Converse(most int64) *http.Client {
 	t := c.http.Clone()
 	t.DisableKeepAlives, t.MaxIdleConnsPerHost, t.IdleConnTimeout = false, 2, idleFor

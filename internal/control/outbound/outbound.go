@@ -81,8 +81,8 @@ func (c *Client) Check(raw string) error {
 	return refusal(c.rules.Name(u.Hostname()))
 }
 
-// address checks an address to which the names have resolved. The host's own
-// addresses are refused in any range, unless the operator has allowed them.
+// address checks an address of a resolved name. It rejects the host's own
+// addresses in any range, unless the operator has allowed them.
 func (c *Client) address(addr netip.Addr, names []string) policy.Verdict {
 	v := c.rules.Address(addr, names)
 	if !v.Allowed || c.rules.Opened(addr) {
@@ -109,19 +109,19 @@ func refusal(v policy.Verdict) error {
 }
 
 // Post sends the body, and returns the reply's status. It does not follow
-// redirects or read the reply's body. The error contains nothing of the URL
-// except its host.
+// redirects or read the reply's body. The error contains only the host of the
+// URL.
 func (c *Client) Post(ctx context.Context, rawURL string, header http.Header, body io.Reader) (int, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, rawURL, body)
 	if err != nil {
 		return 0, errors.New("the address is not a URL")
 	}
 	req.Header = header
-	resp, err := c.http.RoundTrip(req) // a Client would follow redirects
+	resp, err := c.http.RoundTrip(req) // RoundTrip, because Do would follow redirects
 	if err != nil {
 		return 0, err
 	}
-	_ = resp.Body.Close() // not read
+	_ = resp.Body.Close() // the body is not read
 	return resp.StatusCode, nil
 }
 
@@ -197,7 +197,7 @@ func (c *Client) Dial(ctx context.Context, network, address string) (net.Conn, e
 
 // Resolve returns the addresses of a name, or of an address, that the policy
 // allows. If there are none, it returns an error, which is a fault if the
-// policy refused all.
+// policy rejected all addresses.
 func (c *Client) Resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	var names []string
 	var all []netip.Addr

@@ -97,8 +97,8 @@ func reportFindings(args json.RawMessage, s *agent.State) (tool.Result, agent.Bo
 	return tool.Result{Text: text.String(), Output: fmt.Appendf(nil, `{"success":{"accepted":%d}}`, len(accepted))}, &agent.FindingsReported{Findings: accepted, Fixed: fixed}
 }
 
-// checkNew returns why a finding is not new: the pull request was reviewed before, and
-// its lines have not changed since.
+// checkNew returns why a finding is not new: the pull request was already
+// reviewed, and the finding's lines have not changed since.
 func checkNew(of *agent.ReviewedPull, f agent.Finding) error {
 	if of == nil || of.Since == "" {
 		return nil
@@ -129,7 +129,8 @@ func checkFixed(s *agent.State, before []string, id string) error {
 	return nil
 }
 
-// check returns the finding, or why it is not accepted after the known ones.
+// check returns the finding, or why it is not accepted, given the known
+// findings.
 func (in reportedFinding) check(change patch.Patch, known []agent.Finding) (agent.Finding, error) {
 	f := agent.Finding{
 		Path: in.Path, Line: in.Line, EndLine: cmp.Or(in.EndLine, in.Line), OldSide: in.OldSide, Severity: severities[in.Severity],

@@ -13,8 +13,8 @@ const grindPlan = "Plan the work, and change nothing yet. Find out which tasks t
 	"Then write the list with TodoWrite: one item for each task, small enough for a few calls, with all that is needed to do it without remembering the others. " +
 	"When the list is complete, call " + agent.GrindTool + "."
 
-// startGrind starts the planning of work in rounds or, with an existing plan,
-// the rounds.
+// startGrind starts the planning of work in rounds. If there is a plan, it
+// starts the rounds.
 func startGrind(name string, args json.RawMessage, s *agent.State) (tool.Result, agent.Body) {
 	var in struct {
 		Explanation string `json:"explanation"`

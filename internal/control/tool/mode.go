@@ -31,7 +31,8 @@ func ReadSwitch(raw json.RawMessage) (in SwitchArgs, refused *tool.Result) {
 	return in, nil
 }
 
-// switchMode runs a call that a person has allowed if that was necessary.
+// switchMode runs a call to switch the mode. If a person had to allow the call,
+// that has happened.
 func switchMode(raw json.RawMessage, now string) (tool.Result, agent.Body) {
 	in, refused := ReadSwitch(raw)
 	if refused != nil {

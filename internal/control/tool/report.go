@@ -26,8 +26,8 @@ func reflect(args json.RawMessage) tool.Result {
 	return tool.Result{Text: "Noted. Act on it.", Output: json.RawMessage(`{"success":{}}`)}
 }
 
-// reportBugfixes checks a report about bugs. The journal has it as the arguments of
-// the call.
+// reportBugfixes checks a report about bugs. The journal contains it as the
+// arguments of the call.
 func reportBugfixes(args json.RawMessage) tool.Result {
 	var in struct {
 		Summary string `json:"summary"`
@@ -65,8 +65,9 @@ func reportBugfixes(args json.RawMessage) tool.Result {
 	return tool.Result{Text: "Recorded:\n" + text.String(), Output: fmt.Appendf(nil, `{"success":{"recorded":%d}}`, len(in.Results))}
 }
 
-// decode parses the arguments of a call into to, and accepts no unknown fields.
-// If they are invalid, it returns the result of the call; otherwise nil.
+// decode parses the arguments of a call into the value to, and rejects unknown
+// fields. If the arguments are invalid, it returns the result of the call;
+// otherwise nil.
 func decode(args json.RawMessage, to any) *tool.Result {
 	d := json.NewDecoder(bytes.NewReader(args))
 	d.DisallowUnknownFields()

@@ -54,8 +54,8 @@ func setUpVMEnvironment(ctx context.Context, c conversation.ToolCall, a agent.Ag
 	return tool.Result{Text: text, Output: output}, &agent.ScriptKept{EnvironmentID: e.ID, VersionID: e.VersionID, Script: strings.TrimSpace(in.Script)}
 }
 
-// refused is the result if a script is not stored: the reason, as text for the
-// model and as a code for programs.
+// refused returns the result for a script that is not stored, with the reason
+// as text for the model and as a code for programs.
 func refused(err error) tool.Result {
 	f := fault.Of(err)
 	message := "Not stored: " + f.Message

@@ -21,7 +21,7 @@ type Machines struct{ Fleet *fleet.Fleet }
 
 var _ machineapi.Machines = Machines{}
 
-// pty is a PTY together with the machine access that it uses.
+// pty is a PTY with the machine access that it uses.
 type pty struct {
 	*websocket.Conn
 	access io.Closer
@@ -78,7 +78,7 @@ func (m Machines) CreateTerminal(ctx context.Context, agentID string, n terminal
 	return made, created, err
 }
 
-// files is a machine's file service together with the machine access that it uses.
+// files is a machine's file service with the machine access that it uses.
 type files struct {
 	*execclient.Files
 	access io.Closer

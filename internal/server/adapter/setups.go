@@ -23,7 +23,8 @@ type SetUps struct {
 
 var _ environmentapi.SetUps = SetUps{}
 
-// maxProposeFile is the most bytes read of a repository file that a proposal is based on.
+// maxProposeFile limits how many bytes are read of each repository file on
+// which a proposal is based.
 const maxProposeFile = 256 << 10
 
 // Snapshot implements [environmentapi.SetUps].
@@ -47,7 +48,7 @@ func (s SetUps) Snapshot(ctx context.Context, a agent.Agent) (id string, p envir
 	}
 	files, err := s.Builder.Exists(ctx, url, "", environment.ProposeFiles, maxProposeFile)
 	if err != nil {
-		files = nil // keep the snapshot even without a full proposal
+		files = nil // keep the snapshot even if the proposal is incomplete
 	}
 	return id, environment.Propose(environment.Known{Snapshot: id, Files: files, Typed: typed}), nil
 }

@@ -27,9 +27,10 @@ type Store interface {
 	Close() error
 }
 
-// boundFile is the file in a data folder that holds the folder's id if its store is in
-// PostgreSQL. The database holds the same id. Without this check, a server started with
-// the wrong database would find no agents for the folder's machines and destroy them.
+// boundFile is the file in a data folder that contains the folder's id if the
+// store is in PostgreSQL. The database contains the same id. Without this
+// check, a server that uses the wrong database would find no agents for the
+// folder's machines and destroy the machines.
 const boundFile = "store.id"
 
 // Open opens the PostgreSQL database at address, or the file in the data folder if
@@ -99,9 +100,9 @@ func openPostgres(ctx context.Context, address, data string, logger *slog.Logger
 	return r, nil
 }
 
-// folderID returns the id of the data folder, and whether a database is known to hold
-// it. Until then the id is in a separate file, so that an interrupted first start can be
-// continued.
+// folderID returns the id of the data folder, and whether a database is known
+// to contain the id. Until then the id is in a separate file, so that an
+// interrupted first start can be continued.
 func folderID(path string) (id string, known bool, err error) {
 	for _, file := range []string{path, path + ".new"} {
 		text, err := os.ReadFile(file)
@@ -118,5 +119,5 @@ func folderID(path string) (id string, known bool, err error) {
 		return "", false, err
 	}
 	_, err = f.WriteString(id + "\n")
-	return id, false, errors.Join(err, f.Sync(), f.Close()) // written before the database
+	return id, false, errors.Join(err, f.Sync(), f.Close()) // the id is written before the database gets it
 }

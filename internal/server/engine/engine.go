@@ -19,10 +19,10 @@ import (
 	"aloft/internal/policy"
 )
 
-// Config says which engine to use.
+// Config selects the engine.
 type Config struct {
 	Builder string // auto, buildkit, buildah or docker; "" is auto
-	Address string // of a BuildKit or Docker daemon, or ""
+	Address string // address of a BuildKit or Docker daemon, or ""
 }
 
 // NewLinks returns the links that give builds the network of machines, or nil if
@@ -63,15 +63,16 @@ type found struct {
 // errNone means that this host has no engine to build Dockerfiles with.
 var errNone = errors.New("no Dockerfile builder found: apt-get install -y --no-install-recommends buildah")
 
-// Find returns an error if no engine of this host may build Dockerfiles.
+// Find checks whether an engine on this host can build Dockerfiles, and returns
+// an error if none can.
 func Find(c Config) error {
 	_, err := find(c)
 	return err
 }
 
 // find chooses the best engine that this host has. "auto" chooses only engines
-// that run in a [dockerfile.Cell]. Any other must be named by the operator, who
-// has to isolate its builds.
+// that run in a [dockerfile.Cell]. The operator must name any other engine, and
+// isolate its builds.
 func find(c Config) (found, error) {
 	auto := c.Builder == "auto" || c.Builder == ""
 	if auto || c.Builder == "buildkit" && c.Address == "" || c.Builder == "buildah" {
@@ -103,7 +104,7 @@ func find(c Config) (found, error) {
 	return found{}, errNone
 }
 
-// findBuildKit finds BuildKit. It refuses versions with known holes.
+// findBuildKit finds BuildKit. It rejects versions with known vulnerabilities.
 func findBuildKit(c Config) (found, error) {
 	buildctl, err := exec.LookPath("buildctl")
 	buildkitd, daemonErr := exec.LookPath("buildkitd")

@@ -6,12 +6,12 @@ import (
 	"path/filepath"
 )
 
-// FileRoots are absolute paths of folders. In YAML it may also be false, which
-// means none.
+// FileRoots are absolute paths of folders. In YAML the value may also be false,
+// which means none.
 type FileRoots []string
 
-// UnmarshalYAML accepts true, which older versions supported, so that check can
-// reject it with a hint.
+// UnmarshalYAML also accepts true, which older versions supported, so that
+// check can reject it with a hint.
 func (f *FileRoots) UnmarshalYAML(decode func(any) error) error {
 	var all bool
 	if decode(&all) == nil {

@@ -17,7 +17,7 @@ import (
 	"aloft/internal/control/gateway"
 )
 
-// Host is a host that pull requests can be opened on.
+// Host is a host on which pull requests can be opened.
 type Host struct {
 	Kind forge.Kind
 	API  string // "" for the host's default
@@ -91,8 +91,8 @@ func (c Config) Hosts() (map[string]Host, error) {
 	return out, nil
 }
 
-// app returns the credential's GitHub App, and its host with the path that the
-// credential is for.
+// app returns the credential's GitHub App, and the host with the path to which
+// the credential applies.
 func (c Credential) app(hosts map[string]Host) (*github.App, forge.Repo, error) {
 	of, err := c.Covers()
 	if err != nil || hosts[of.Host].Kind != forge.GitHub {
@@ -102,8 +102,8 @@ func (c Credential) app(hosts map[string]Host) (*github.App, forge.Repo, error) 
 	return app, of, err
 }
 
-// Covers returns the host of a credential and the path prefix that it is
-// limited to; the path is "" for the whole host.
+// Covers returns the host of a credential and the path prefix to which it is
+// limited; the path is "" for the whole host.
 func (c Credential) Covers() (forge.Repo, error) {
 	u, err := url.Parse(c.URL)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package gitserver is the part of the server's configuration that is about git
-// servers: the credentials for them, and the forges that run on them.
+// Package gitserver is the part of the server's configuration for git servers:
+// their credentials and their forges.
 package gitserver
 
 import "fmt"
@@ -8,9 +8,9 @@ import "fmt"
 type Config struct {
 	Credentials []Credential `yaml:"credentials"`
 	AllowFile   FileRoots    `yaml:"allow_file"` // folders in which file:// URLs may name repositories
-	// Dependencies lists URL prefixes, such as https://github.com/acme, of repositories
-	// that may be used as submodules and repositoryDependencies. If absent, those of
-	// the repository's own owner are allowed; [] allows none.
+	// Dependencies lists URL prefixes, such as https://github.com/acme, of
+	// repositories that may be used as submodules and repositoryDependencies.
+	// If absent, repositories of the same owner are allowed; [] allows none.
 	Dependencies []string `yaml:"dependencies"`
 	LFSHosts     []string `yaml:"lfs_hosts"` // hosts outside public networks that may serve LFS objects
 	AuthorName   string   `yaml:"author_name"`
@@ -19,7 +19,7 @@ type Config struct {
 
 // Credential is a credential for all repositories below a URL.
 type Credential struct {
-	URL      string `yaml:"url"` // the longest match wins
+	URL      string `yaml:"url"` // URL prefix; the longest matching prefix wins
 	Username string `yaml:"username"`
 	Token    string `yaml:"token"`
 	TokenEnv string `yaml:"token_env"`
@@ -27,8 +27,8 @@ type Credential struct {
 	TokenFile string `yaml:"token_file"`
 	// Forge is the host's API: github, gitlab, gitea (also for Forgejo) or none.
 	Forge     string            `yaml:"forge"`
-	API       string            `yaml:"api"`       // address of that API, if it is not the default
-	Reviewers map[string]string `yaml:"reviewers"` // logins at the host, by e-mail address here
+	API       string            `yaml:"api"`       // address of the API, if it is not the default
+	Reviewers map[string]string `yaml:"reviewers"` // logins at the host, by e-mail address in Aloft
 	// App is a GitHub App, which creates one-hour tokens instead of a fixed one.
 	App App `yaml:"app"`
 }
@@ -37,8 +37,8 @@ type Credential struct {
 type App struct {
 	ID      string `yaml:"id"`       // app id or client id
 	Key     string `yaml:"key"`      // private key from GitHub, in PEM
-	KeyEnv  string `yaml:"key_env"`  // or the environment variable that holds it
-	KeyFile string `yaml:"key_file"` // or the file, relative to the configuration's folder
+	KeyEnv  string `yaml:"key_env"`  // or the environment variable with the key
+	KeyFile string `yaml:"key_file"` // or the file with the key, relative to the configuration's folder
 }
 
 // Check validates the configuration.

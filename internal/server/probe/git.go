@@ -1,5 +1,5 @@
 // Package probe examines this host for `aloft doctor`: git, the sandbox, the
-// unpacking of images, and the abilities of machines of the default image.
+// unpacking of images, and the capabilities of machines with the default image.
 package probe
 
 import (

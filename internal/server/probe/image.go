@@ -8,8 +8,8 @@ import (
 	"aloft/internal/control/machine/container"
 )
 
-// Image describes the abilities of machines of the default image. Images other
-// than "host" are examined when they are used.
+// Image describes the capabilities of machines with the default image. It
+// examines other images than "host" only when they are used.
 func Image(ctx context.Context, name string) []container.Check {
 	first := container.Check{Name: "default image", OK: true, Detail: name}
 	if name != "host" {

@@ -8,7 +8,8 @@ import (
 	"aloft/internal/server/unprivileged"
 )
 
-// User says which user the server runs as if this user starts it.
+// User describes the user that the server would run as if the current user
+// started it.
 func User() container.Check {
 	c := container.Check{Name: "server, unprivileged"}
 	if os.Geteuid() != 0 {

@@ -15,10 +15,10 @@ import (
 
 // Process is the server's process.
 type Process struct {
-	Cmd  *exec.Cmd // its program, arguments, environment, files and streams
+	Cmd  *exec.Cmd // program, arguments, environment, files and streams
 	User User
-	// Show are files and folders that the process must reach, even if they are below
-	// a folder that the user cannot enter, such as /root.
+	// Show lists files and folders that the process must reach, even if they
+	// are below a folder that the user cannot enter, such as /root.
 	Show []string
 }
 
@@ -27,9 +27,10 @@ type Process struct {
 func (p Process) Run(started func()) error {
 	done := make(chan error)
 	go func() {
-		// The thread is never unlocked: it ends with this goroutine, since it has
-		// another view of the host. It must live as long as the process, which the
-		// kernel kills with the thread.
+		// Never unlock the thread, because its mount namespace differs from
+		// that of the other threads: it must end with this goroutine. It must
+		// live as long as the process, because the kernel kills the process
+		// when the thread ends.
 		runtime.LockOSThread()
 		done <- p.run(started)
 	}()
@@ -58,19 +59,19 @@ func (p Process) run(started func()) error {
 	return p.Cmd.Wait()
 }
 
-// show gives the calling thread a mount namespace in which the user reaches what Show
-// names: a folder that the user cannot enter is covered by an empty one with the files
-// in question. All else in it is out of view.
+// show gives the calling thread a mount namespace in which the user reaches the
+// paths in Show. It covers a folder that the user cannot enter by an empty
+// folder with only those paths.
 func (p Process) show() error {
 	type shown struct {
-		path, below string // below is the folder that is covered
+		path, below string // below is below is the folder to cover
 		mount       int
 		folder      bool
 	}
 	var all []shown
 	defer func() {
 		for _, s := range all {
-			_ = unix.Close(s.mount) // only a descriptor
+			_ = unix.Close(s.mount) // closes only a descriptor
 		}
 	}()
 	for _, path := range p.Show {

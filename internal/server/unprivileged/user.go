@@ -24,8 +24,9 @@ import (
 // UserName is the user that the server runs as if it exists. Packages create it.
 const UserName = "aloft"
 
-// nameless is the id of the server's user if there is no user of that name. It follows
-// those of confined programs, and neither distributions nor systemd assign it.
+// nameless is the id of the server's user if no user has that name. It follows
+// the ids of confined programs, and neither distributions nor systemd assign
+// it.
 const nameless = confine.FirstUser + confine.Users
 
 // User is the user that the server runs as.
@@ -34,8 +35,8 @@ type User struct {
 	Groups    []int // supplementary
 }
 
-// FindUser returns the user with the name; "" means [UserName] if that exists, and a
-// user without a name otherwise.
+// FindUser returns the user with the name; "" means [UserName] if it exists, or
+// else a user without a name.
 func FindUser(name string) (User, error) {
 	given := name != ""
 	if !given {
@@ -73,18 +74,18 @@ func FindUser(name string) (User, error) {
 	return found, nil
 }
 
-// rootsOwn are the entries of the data folder that only root uses: what the
-// host-daemon keeps.
+// rootsOwn lists the entries of the data folder that only root uses: the files
+// of the host-daemon.
 var rootsOwn = []string{"machines", "bin", "build", "connections"}
 
-// GiveData gives the user the server's part of a data folder, and creates the folder if
-// necessary. The folder itself is root's and sticky, so that the user cannot replace
-// what is root's in it.
+// GiveData gives the user the server's part of a data folder, and creates the
+// folder if necessary. The folder itself belongs to root and is sticky, so that
+// the user cannot replace root's entries in it.
 func GiveData(data string, u User) error {
 	if err := os.MkdirAll(data, 0o700); err != nil {
 		return err
 	}
-	for _, name := range rootsOwn { // before the user can make one of that name
+	for _, name := range rootsOwn { // before the user can create an entry with that name
 		if err := os.MkdirAll(filepath.Join(data, name), 0o700); err != nil {
 			return err
 		}
@@ -100,7 +101,7 @@ func GiveData(data string, u User) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = root.Close() }() // only a descriptor
+	defer func() { _ = root.Close() }() // closes only a descriptor
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
 		return err
@@ -122,9 +123,10 @@ func GiveData(data string, u User) error {
 // handedOnWithin is how long to wait for the processes of a killed server to end.
 const handedOnWithin = 10 * time.Second
 
-// Lock takes the data folder for the processes that have the returned file: a server that
-// starts right after another one was killed waits until all of its processes have ended.
-// It calls waiting if it has to wait. The folder must have been given to a user.
+// Lock locks the data folder for the processes that inherit the returned file.
+// A server that starts right after another was killed waits until all processes
+// of the killed server have ended. Lock calls waiting if it has to wait. Call
+// [GiveData] on the folder first.
 func Lock(data string, waiting func()) (*os.File, error) {
 	f, err := os.Open(filepath.Join(data, rootsOwn[0]))
 	if err != nil {
@@ -143,9 +145,10 @@ func Lock(data string, waiting func()) (*os.File, error) {
 	return f, nil
 }
 
-// give makes the user the owner of an entry of the data folder, and of everything in it
-// that belongs to the owner of the entry: files of confined programs keep their owner.
-// It can be interrupted and repeated, since it changes the entry last.
+// give makes the user the owner of an entry of the data folder, and of all
+// files in it that have the same owner as the entry. Files of confined programs
+// keep their owner. It can be interrupted and repeated, since it changes the
+// entry last.
 func give(root *os.Root, name string, u User) error {
 	info, err := root.Lstat(name)
 	if err != nil {
@@ -181,7 +184,7 @@ func give(root *os.Root, name string, u User) error {
 	return root.Lchown(name, u.ID, u.Group)
 }
 
-// reaches reports whether the user can enter a folder on the way to a file.
+// reaches reports whether the user can enter every folder on the way to a file.
 func (u User) reaches(folder string) (bool, error) {
 	info, err := os.Stat(folder)
 	if err != nil {
