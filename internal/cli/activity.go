@@ -13,7 +13,8 @@ type activity struct {
 	since time.Time
 }
 
-// set changes the activity. Setting the same activity again keeps its start time.
+// set changes the activity. If the activity is the same as before, it keeps its
+// start time.
 func (a *activity) set(what string, since time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

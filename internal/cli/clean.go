@@ -41,8 +41,8 @@ func Clean(s string) string {
 	return c.Clean(s)
 }
 
-// Line returns s without terminal control on one line, cut to at most width runes.
-// Width 0 is no limit.
+// Line returns s without terminal control on one line, cut to at most width
+// runes. Width 0 means no limit.
 func Line(s string, width int) string {
 	s = strings.Join(strings.Fields(Clean(s)), " ")
 	if width > 0 && utf8.RuneCountInString(s) > width {
@@ -91,14 +91,14 @@ func (c *Cleaner) swallow(r rune) bool {
 			c.in = command
 		case r == esc:
 			c.in = escape
-		case r >= 0x20 && r <= 0x2f: // intermediate byte: more follow
+		case r >= 0x20 && r <= 0x2f: // an intermediate byte: more bytes follow
 			c.in = escape
 		}
 	case control:
 		switch {
 		case r == esc:
 			c.in = escape
-		case r < 0x20 || r > 0x3f: // a final byte ends the sequence, and so does an invalid one
+		case r < 0x20 || r > 0x3f: // a final byte ends the sequence, as does an invalid byte
 			c.in = plain
 		}
 	case command:

@@ -5,8 +5,8 @@ import (
 	"aloft/internal/client"
 )
 
-// ApprovalOf returns a request in an event as the API shows it, without AgentID, which
-// the journal does not repeat.
+// ApprovalOf returns a request from an event in the form of the API. AgentID is
+// empty, because the journal does not repeat it.
 func ApprovalOf(q agent.Approval) client.Approval {
 	out := client.Approval{
 		ID: q.ID, RunID: q.RunID, CallID: q.CallID, Tool: q.Tool, Subject: q.Subject, Subagent: q.By, Folder: q.Folder,
@@ -25,7 +25,7 @@ func ApprovalOf(q agent.Approval) client.Approval {
 	return out
 }
 
-// evidenceOf returns the evidence in an event as the API shows it.
+// evidenceOf returns the evidence from an event in the form of the API.
 func evidenceOf(e *agent.Evidence) *client.Evidence {
 	if e == nil {
 		return nil
@@ -40,7 +40,7 @@ func evidenceOf(e *agent.Evidence) *client.Evidence {
 	return out
 }
 
-// checkOf returns the result of a check in an event as the API shows it.
+// checkOf returns the result of a check from an event in the form of the API.
 func checkOf(r agent.CheckResult) client.CheckResult {
 	return client.CheckResult{Command: r.Command, State: string(r.State), ExitCode: r.ExitCode, DurationMS: r.DurationMS, Output: r.Output}
 }

@@ -13,17 +13,17 @@ const (
 	OK          = 0
 	Failure     = 1
 	Usage       = 2   // invalid arguments or configuration
-	RunFailed   = 3   // the run ended with another status than FINISHED
+	RunFailed   = 3   // the run ended with a status other than FINISHED
 	NotFound    = 4   // no such agent, run or path
 	Denied      = 5   // not signed in, or not allowed
 	Unreachable = 6   // the server does not answer
 	Interrupted = 130 // Ctrl-C
 )
 
-// Problem is an error in the form in which it is shown to people.
+// Problem is an error with a message and a hint for people.
 type Problem struct {
 	Exit    int
-	Code    string // for programs
+	Code    string // error code, for programs
 	Message string // "" if the error has been printed already
 	Hint    string // how to fix it
 	Err     error

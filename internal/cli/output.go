@@ -1,6 +1,7 @@
-// Package cli writes the output of commands: to a terminal with color and a status
-// line, to a pipe as plain lines, and to programs as JSON. Text from a machine, a model
-// or a server is cleaned before it is shown: see [Cleaner].
+// Package cli writes the output of commands: to a terminal with color and a
+// status line, to a pipe as plain lines, and to programs as JSON. Text from a
+// machine, a model or a server must be cleaned before it is printed: see
+// [Cleaner].
 //
 // The commands themselves are in cmd/aloft.
 package cli
@@ -26,7 +27,7 @@ type Output struct {
 	live  bool // lines can be redrawn
 	out   io.Writer
 	err   io.Writer
-	wide  int // width in runes; 0 asks the terminal
+	wide  int // width in runes; 0 means the terminal's width
 
 	mu     sync.Mutex
 	column int    // 0 at the start of a line
@@ -47,8 +48,8 @@ func New(stdout, stderr io.Writer, o Options) *Output {
 	return &Output{json: o.JSON, color: live && !o.NoColor, live: live, out: stdout, err: stderr}
 }
 
-// OnScreen returns an output for a part of a full-screen view. It formats as on a
-// terminal that is wide runes wide.
+// OnScreen returns an output for a part of a full-screen view. It formats for a
+// terminal with the given width in runes.
 func OnScreen(w io.Writer, wide int, color bool) *Output {
 	return &Output{color: color, live: true, out: w, err: w, wide: wide}
 }
@@ -165,7 +166,7 @@ func (o *Output) Status(s string) {
 	}
 }
 
-// HasStatus reports whether Status shows anything.
+// HasStatus reports whether Status has an effect.
 func (o *Output) HasStatus() bool { return o.live }
 
 func (o *Output) clearStatus() {
@@ -183,7 +184,7 @@ func (o *Output) endLine() {
 	}
 }
 
-// Note prints a line on standard error, apart from the output for programs.
+// Note prints a line on standard error, separate from the output for programs.
 func (o *Output) Note(format string, args ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -222,7 +223,7 @@ func (o *Output) Table(rows [][]string) {
 	for _, row := range rows {
 		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
-	_ = w.Flush() // writes to memory: cannot fail
+	_ = w.Flush() // cannot fail, because it writes to memory
 	for i, line := range strings.Split(strings.TrimRight(b.String(), "\n"), "\n") {
 		line = strings.TrimRight(line, " ")
 		if i == 0 {

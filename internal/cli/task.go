@@ -29,8 +29,9 @@ func (t *Transcript) taskEnded(b *agent.TaskEnded) {
 	}
 }
 
-// printSubagent shows a subagent's event, indented below its tool call. Messages are shown
-// whole rather than streamed, because several subagents may write at once.
+// printSubagent shows a subagent's event, indented below its tool call. It
+// prints complete messages instead of streaming them, because several subagents
+// may write at once.
 func (t *Transcript) printSubagent(body agent.Body, at time.Time) {
 	t.indent = indent
 	defer func() { t.indent = "" }()
@@ -62,7 +63,7 @@ func (t *Transcript) calling(m conversation.Message) {
 	}
 }
 
-// fallbackText says which model answers instead of a busy one.
+// fallbackText names the model that answers instead of a busy model.
 func fallbackText(b *agent.ModelFallback) string {
 	words := fmt.Sprintf("%s is busy (attempts: %d); %s answers", b.From, b.Attempts, b.To)
 	if b.Purpose != "" {

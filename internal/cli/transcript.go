@@ -13,8 +13,8 @@ import (
 	"aloft/internal/conversation"
 )
 
-// Transcript prints a journal as its events arrive: boot steps, messages, tool calls
-// with their durations, and results. It must be used by one goroutine, except that
+// Transcript prints a journal as its events arrive: boot steps, messages, tool
+// calls with their durations, and results. Only one goroutine may use it, but
 // another may call Tick.
 type Transcript struct {
 	out   *Output
@@ -27,7 +27,7 @@ type Transcript struct {
 	Output bool
 	// Branches lists the pushed branches in order.
 	Branches []client.Branch
-	// Ended is the result of the run that ended last; nil before.
+	// Ended is the result of the last run that ended, or nil if none has ended.
 	Ended *RunEnd
 
 	doing  activity
@@ -98,7 +98,7 @@ func (t *Transcript) Show(e client.Event) {
 	case *agent.ModelRetry:
 		t.told.Reset()
 		what := retryReason(b) + attempt(b.Attempt, b.Attempts)
-		if b.WaitMS > 0 { // otherwise another model answers
+		if b.WaitMS > 0 { // without a wait, another model answers
 			what += "; retrying in " + Took(time.Duration(b.WaitMS)*time.Millisecond)
 		}
 		t.line(Yellow, "~", "retry", what, 0)
@@ -204,7 +204,7 @@ var answers = map[agent.Decision]string{
 
 // printRequest prints a request in full, and how to answer it.
 func (t *Transcript) printRequest(q client.Approval) {
-	t.doing.set("", q.AskedAt) // no animation while somebody types
+	t.doing.set("", q.AskedAt) // stop the animation while somebody types
 	by := ""
 	if q.Subagent != "" {
 		by = " of a subagent (" + q.Subagent + ")"
@@ -218,7 +218,7 @@ func (t *Transcript) printRequest(q client.Approval) {
 		t.out.Line("\n    %s\n", strings.ReplaceAll(strings.TrimSpace(Clean(q.Change)), "\n", "\n    "))
 	}
 	if t.out.wide > 0 {
-		return // the panel shows keys for this
+		return // the panel shows keys for answering
 	}
 	id := Line(q.ID, 80)
 	if len(q.Questions) > 0 {
@@ -362,7 +362,8 @@ func about(args json.RawMessage) string {
 	return ""
 }
 
-// attempt returns which attempt failed, if the total is known.
+// attempt returns the number of the failed attempt as text, if the total is
+// known.
 func attempt(n, of int) string {
 	if of == 0 {
 		return ""

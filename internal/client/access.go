@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// Access describes which repositories members may run agents on.
+// Access describes on which repositories members may run agents.
 type Access struct {
 	Mode     string         `json:"mode"` // ByCredentials or ByAllowList
 	Everyone []string       `json:"everyone"`
@@ -24,11 +24,12 @@ const (
 	ByAllowList   = "allow-list"
 )
 
-// AccessChange is a change of [Access]. Zero fields are left unchanged.
+// AccessChange is a change of [Access]. It does not change what its zero fields
+// describe.
 type AccessChange struct {
 	Mode     string         `json:"mode,omitempty"`
 	Everyone *[]string      `json:"everyone,omitempty"`
-	Members  []MemberAccess `json:"members,omitempty"` // each replaces that member's list
+	Members  []MemberAccess `json:"members,omitempty"` // each replaces the list of one member
 }
 
 // Of returns the allow list of one member.

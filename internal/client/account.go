@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Me is the user that the client's key belongs to.
+// Me is the user to whom the client's key belongs.
 type Me struct {
 	APIKeyName    string    `json:"apiKeyName"`
 	CreatedAt     time.Time `json:"createdAt"`
@@ -16,7 +16,7 @@ type Me struct {
 	UserLastName  string    `json:"userLastName,omitempty"`
 }
 
-// Me returns the user that the client's key belongs to.
+// Me returns the user to whom the client's key belongs.
 func (c *Client) Me(ctx context.Context) (Me, error) {
 	var out Me
 	return out, c.call(ctx, http.MethodGet, "/v1/me", nil, &out)
@@ -67,7 +67,8 @@ func (c *Client) UpdateMe(ctx context.Context, in map[string]string) (out User, 
 	return out, c.callWith(ctx, request{method: http.MethodPatch, path: "/v1/me/profile", in: in}, &out)
 }
 
-// SetPassword sets the caller's password. current is "" if there is none.
+// SetPassword sets the caller's password. current is the previous password, or
+// "".
 func (c *Client) SetPassword(ctx context.Context, current, password string) error {
 	return c.callWith(ctx, request{method: http.MethodPut, path: "/v1/me/password", in: map[string]string{"current": current, "password": password}}, nil)
 }
@@ -106,8 +107,8 @@ func (c *Client) SubToken(ctx context.Context, email string) (out SubToken, err 
 	return out, c.callWith(ctx, request{method: http.MethodPost, path: "/v1/sub-tokens", in: map[string]string{"forUserEmail": email}}, &out)
 }
 
-// Repositories returns the repositories that the caller may run agents on, most recently
-// used first.
+// Repositories returns the repositories on which the caller may run agents,
+// most recently used first.
 func (c *Client) Repositories(ctx context.Context) ([]Repo, error) {
 	var out struct {
 		Items []Repo `json:"items"`

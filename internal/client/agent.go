@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Agent is an agent as the API shows it.
+// Agent is an agent as the API returns it.
 type Agent struct {
 	ID                  string        `json:"id"`
 	Name                string        `json:"name,omitempty"`
@@ -22,17 +22,17 @@ type Agent struct {
 	Repos               []Repo        `json:"repos,omitempty"`
 	WorkOnCurrentBranch bool          `json:"workOnCurrentBranch,omitempty"`
 	Paused              bool          `json:"paused,omitempty"`
-	RunStatus           string        `json:"runStatus,omitempty"` // of the latest run; see [Run]
+	RunStatus           string        `json:"runStatus,omitempty"` // status of the latest run; see [Run]
 	Doing               string        `json:"doing,omitempty"`     // current activity, or why the run failed
-	Limits              *Amount       `json:"limits,omitempty"`    // of the latest run; see [Run]
-	Used                *Amount       `json:"used,omitempty"`      // of the latest run; see [Run]
+	Limits              *Amount       `json:"limits,omitempty"`    // limits of the latest run; see [Run]
+	Used                *Amount       `json:"used,omitempty"`      // usage of the latest run; see [Run]
 	Waiting             int           `json:"waitingApprovals,omitempty"`
 	DeletedAt           *time.Time    `json:"deletedAt,omitempty"`    // when the agent will be deleted unless it is used
 	RunMode             string        `json:"runMode,omitempty"`      // not in lists
 	Approvals           []Approval    `json:"approvals,omitempty"`    // not in lists
 	CursorIgnore        []string      `json:"cursorIgnore,omitempty"` // not in lists
 	Ports               []Port        `json:"ports,omitempty"`        // not in lists
-	PullRequests        []PullRequest `json:"pullRequests,omitempty"` // as last fetched from the forge
+	PullRequests        []PullRequest `json:"pullRequests,omitempty"` // state as last fetched from the forge
 	Machine             string        `json:"machine,omitempty"`      // booting, ready, hibernated or lost
 	Hibernation         string        `json:"hibernation,omitempty"`  // live or disk, if hibernated
 }
@@ -89,7 +89,7 @@ type NewAgent struct {
 	Mode                string    `json:"mode,omitempty"`       // "plan": make no changes until the plan is approved
 	BranchName          string    `json:"branchName,omitempty"` // branch to create; chosen by the server if empty
 	Webhook             *Webhook  `json:"webhook,omitempty"`
-	Limits              *Amount   `json:"limits,omitempty"` // of each of its runs
+	Limits              *Amount   `json:"limits,omitempty"` // limits of each run
 	Class               string    `json:"class,omitempty"`  // isolation class of the machine: "strong", or "" for the server's default
 	Checks              []string  `json:"checks,omitempty"` // commands that must pass on the pushed commit
 	Goal                string    `json:"goal,omitempty"`   // the goal of the run, which a second model judges
@@ -108,24 +108,24 @@ type Finding struct {
 	Path       string `json:"path"`
 	Line       int    `json:"line"`
 	EndLine    int    `json:"endLine"`
-	OldSide    bool   `json:"oldSide,omitempty"` // the lines are ones that the change removes
+	OldSide    bool   `json:"oldSide,omitempty"` // whether the lines are removed by the change
 	Severity   string `json:"severity"`          // low, medium or high
 	Title      string `json:"title"`
 	Body       string `json:"body"`
-	Suggestion string `json:"suggestion,omitempty"` // replaces the lines
+	Suggestion string `json:"suggestion,omitempty"` // text to replace the lines
 }
 
-// PostedReview says how a review was posted at a pull request.
+// PostedReview is the result of posting a review at a pull request.
 type PostedReview struct {
-	PullRequest string   `json:"pullRequest"` // its URL
+	PullRequest string   `json:"pullRequest"` // URL of the pull request
 	Commit      string   `json:"commit"`
-	URL         string   `json:"url,omitempty"`   // of the review
-	Error       string   `json:"error,omitempty"` // why it was not posted
+	URL         string   `json:"url,omitempty"`   // URL of the review
+	Error       string   `json:"error,omitempty"` // why the review was not posted
 	Remarks     []string `json:"remarks,omitempty"`
 }
 
-// Findings returns what an agent has found in the change that it reviews, and how it
-// was posted; nil if it was not to be.
+// Findings returns an agent's findings about the change that it reviews, and
+// the result of posting them, or nil if they were not to be posted.
 func (c *Client) Findings(ctx context.Context, id string) ([]Finding, *PostedReview, error) {
 	var out struct {
 		Findings []Finding     `json:"findings"`
@@ -154,11 +154,11 @@ func (c *Client) CreateAgent(ctx context.Context, in NewAgent, key string) (Agen
 
 // AgentFilter selects agents to list. Zero fields match every agent.
 type AgentFilter struct {
-	Archived   bool   // include archived agents
-	Everybody  bool   // include other members' agents that the caller may see
+	Archived   bool   // whether to include archived agents
+	Everybody  bool   // whether to include other members' agents that the caller may see
 	UserID     int64  // only this member's agents
 	Search     string // words of the id, name, model or repositories
-	Repository string // URL, or the end of one: owner/name
+	Repository string // URL, or the end of a URL: owner/name
 	Status     string // comma-separated: asks, needs-you, working, finished, failed, stopped, archived
 	From, To   string // days or times, RFC 3339
 	AsksFirst  bool   // list agents waiting for an answer first, instead of newest first
@@ -215,7 +215,7 @@ func (c *Client) Unarchive(ctx context.Context, id string) error {
 // Diff is an agent's changes in the format of git diff.
 type Diff struct {
 	Diff      string `json:"diff"`
-	Truncated bool   `json:"truncated,omitempty"` // the diff was cut off
+	Truncated bool   `json:"truncated,omitempty"` // whether the diff was truncated
 }
 
 // Diff returns an agent's changes.
@@ -242,7 +242,7 @@ type TokenUsage struct {
 // Cost is the cost of the tokens whose prices are known.
 type Cost struct {
 	USD      *float64 `json:"costUsd,omitempty"`        // nil if no price is known
-	Unpriced int64    `json:"unpricedTokens,omitempty"` // tokens that USD leaves out
+	Unpriced int64    `json:"unpricedTokens,omitempty"` // number of tokens that USD does not include
 }
 
 // Add returns the sum of c and d.

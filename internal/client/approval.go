@@ -17,12 +17,13 @@ type Approval struct {
 	// Subagent is the type and the task of the subagent that asks; "" for the agent
 	// itself.
 	Subagent string   `json:"subagent,omitempty"`
-	Folder   string   `json:"folder,omitempty"` // the folder that a shell command runs in, if the call names one
+	Folder   string   `json:"folder,omitempty"` // the working directory of a shell command, if the call names one
 	Reason   string   `json:"reason,omitempty"`
 	Why      string   `json:"why"`
 	Entries  []string `json:"entries"`
 	Change   string   `json:"change,omitempty"` // for a change to a file, the new content; for a pull request, its description; for a plan, the whole plan as Markdown
-	// Questions are the agent's own questions, which are answered rather than allowed.
+	// Questions are the agent's own questions, which need an answer instead of
+	// permission.
 	Questions []Question `json:"questions,omitempty"`
 	AskedAt   time.Time  `json:"askedAt"`
 	// Hidden is set in lists if the team hides summaries. [Client.Approval] returns the
@@ -73,7 +74,8 @@ func (c *Client) Approval(ctx context.Context, agentID, id string) (Approval, er
 	return Approval{}, &Error{Status: http.StatusNotFound, Code: "not_found", Message: "this request has been answered, or its run has ended"}
 }
 
-// AnswerApproval answers a request. The first answer counts.
+// AnswerApproval answers a request. If others answer, too, the first answer
+// counts.
 func (c *Client) AnswerApproval(ctx context.Context, agentID, id string, in Answer) error {
 	return c.callWith(ctx, request{method: http.MethodPost, path: agentPath(agentID) + "/approvals/" + segment(id), in: in}, nil)
 }

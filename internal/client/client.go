@@ -1,7 +1,7 @@
-// Package client is a client of the REST API, with types for its requests and replies
-// and streams that resume after a lost connection. It trusts the server as little as
-// possible: replies are bounded, and redirects are not followed, so that the API key is
-// sent to no other server.
+// Package client is a client of the REST API, with types for requests and
+// replies, and streams that resume after a lost connection. It trusts the
+// server as little as possible: it limits the size of replies, and does not
+// follow redirects, so that no other server gets the API key.
 package client
 
 import (
@@ -18,9 +18,10 @@ import (
 )
 
 const (
-	// maxReply is the most bytes read of a reply, streams excepted.
+	// maxReply is the maximum number of bytes that are read of a reply, except
+	// of a stream.
 	maxReply = 64 << 20
-	// maxError is the most bytes read of an error reply.
+	// maxError is the maximum number of bytes that are read of an error reply.
 	maxError = 64 << 10
 )
 
@@ -66,7 +67,7 @@ func (c *Client) URL() string { return c.base.String() }
 // segment escapes name, which a person has typed, as one path segment.
 func segment(name string) string {
 	if name == "." || name == ".." || name == "" {
-		name = "-" // matches nothing, and is not another path
+		name = "-" // matches nothing, and does not lead to another path
 	}
 	return url.PathEscape(name)
 }
@@ -76,11 +77,11 @@ type request struct {
 	method string
 	path   string // escaped
 	query  url.Values
-	in     any // the body, which is encoded as JSON; nil for no body
+	in     any // body, to be encoded as JSON; nil for no body
 	header http.Header
 }
 
-// open sends a request and returns its reply if that is a success.
+// open sends a request and returns the reply if the request succeeded.
 func (c *Client) open(ctx context.Context, r request) (*http.Response, error) {
 	var body io.Reader
 	if r.in != nil {

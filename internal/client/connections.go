@@ -10,12 +10,12 @@ import (
 
 // Connection is a network connection that an agent's machine made or was refused.
 type Connection struct {
-	Seq        uint64    `json:"seq"` // from 1 in the order in which connections ended; 0 while open
+	Seq        uint64    `json:"seq"` // position in the order in which connections ended, from 1; 0 while open
 	StartedAt  time.Time `json:"startedAt"`
 	Network    string    `json:"network"`           // tcp, udp or dns
 	Address    string    `json:"address,omitempty"` // address:port
 	Domain     string    `json:"domain,omitempty"`
-	Sent       int64     `json:"sentBytes"` // by the machine
+	Sent       int64     `json:"sentBytes"` // bytes sent by the machine
 	Received   int64     `json:"receivedBytes"`
 	DurationMS int64     `json:"durationMs"`
 	Allowed    bool      `json:"allowed"`
@@ -29,8 +29,8 @@ type Connections struct {
 	Ended []Connection `json:"ended"` // by Seq
 }
 
-// Connections returns the open connections of an agent's machine, and at most limit that
-// ended after the one numbered after.
+// Connections returns the open connections of an agent's machine, and at most
+// limit ended connections with numbers greater than after.
 func (c *Client) Connections(ctx context.Context, agentID string, after uint64, limit int) (Connections, error) {
 	q := url.Values{"after": {strconv.FormatUint(after, 10)}, "limit": {strconv.Itoa(limit)}}
 	var out Connections

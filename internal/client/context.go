@@ -5,9 +5,9 @@ import (
 	"net/http"
 )
 
-// Context is the context of an agent's model besides the prompts.
+// Context describes what an agent's model is given besides the prompts.
 type Context struct {
-	Tokens  int           `json:"tokens"` // of the rules that it has
+	Tokens  int           `json:"tokens"` // tokens of the rules that the model was given
 	Rules   []AgentRule   `json:"rules"`
 	LeftOut []LeftOutRule `json:"leftOut"`
 }
@@ -26,13 +26,13 @@ type AgentRule struct {
 	Given       string   `json:"given"` // yes, offered or no
 }
 
-// LeftOutRule is a file of rules, or a part of one, that is not used.
+// LeftOutRule is a rule file, or a part of a rule file, that is not used.
 type LeftOutRule struct {
 	Source string `json:"source"`
 	Why    string `json:"why"`
 }
 
-// Context returns the context of an agent's model besides the prompts.
+// Context returns what an agent's model is given besides the prompts.
 func (c *Client) Context(ctx context.Context, agentID string) (Context, error) {
 	var out Context
 	return out, c.call(ctx, http.MethodGet, agentPath(agentID)+"/context", nil, &out)

@@ -107,9 +107,9 @@ func (c *Client) EnvironmentHistory(ctx context.Context, id string) ([]Version, 
 	return out.Items, c.call(ctx, http.MethodGet, environmentPath(id)+"/history", atOnce, &out)
 }
 
-// EnvironmentDiff returns the difference between two versions of an environment in the
-// format of diff -u. An empty to is the current version; an empty from is the version
-// before to.
+// EnvironmentDiff returns the difference between two versions of an environment
+// in the format of diff -u. An empty to means the current version; an empty
+// from means the version before to.
 func (c *Client) EnvironmentDiff(ctx context.Context, id, from, to string) (VersionDiff, error) {
 	var out VersionDiff
 	asked := url.Values{}
@@ -148,10 +148,10 @@ func (c *Client) CancelBuild(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodPost, buildPath(id)+"/cancel", nil, nil)
 }
 
-// StartBuild builds a saved environment, or that of a repository given by its URL, and
-// returns the build when it has ended. The build continues if ctx is canceled. repo is
-// one of the environment's repositories; "" is the first. StartBuild calls tell with
-// progress messages.
+// StartBuild builds a saved environment, or the environment of a repository
+// given by its URL. It waits until the build ends, and returns it. The build
+// continues if ctx is canceled. repo is one of the environment's repositories;
+// "" means the first. StartBuild calls tell with progress messages.
 func (c *Client) StartBuild(ctx context.Context, of, repo string, again bool, tell func(string)) (Build, error) {
 	in := map[string]any{"again": again}
 	path := "/v1/builds"

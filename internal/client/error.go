@@ -13,8 +13,8 @@ import (
 // Error is an error reply of the server.
 type Error struct {
 	Status     int    // HTTP status
-	Code       string // for programs, such as agent_busy
-	Message    string // for people, from the server
+	Code       string // error code for programs, such as agent_busy
+	Message    string // the server's message for people
 	HelpURL    string
 	RequestID  string // id of the request in the server's log
 	RetryAfter time.Duration
@@ -61,8 +61,8 @@ func readError(reply *http.Response) error {
 	return e
 }
 
-// unwrapURL removes the method and URL that http.Client adds to errors, because the
-// message has them already.
+// unwrapURL removes the method and URL that http.Client adds to errors, because
+// the message already contains them.
 func unwrapURL(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		return u.Err

@@ -11,15 +11,15 @@ type NewFork struct {
 	N       int       `json:"n,omitempty"`
 	Prompt  *Prompt   `json:"prompt,omitempty"`
 	Prompts []Prompt  `json:"prompts,omitempty"`
-	Turn    int       `json:"turn,omitempty"` // number of the model's reply, from 1; 0 is the last
+	Turn    int       `json:"turn,omitempty"` // number of the model's reply, from 1; 0 means the last
 	Model   *ModelRef `json:"model,omitempty"`
 }
 
 // Fork is the result of forking an agent.
 type Fork struct {
 	Turn  int    `json:"turn"`
-	Disk  bool   `json:"disk"` // the forks have a copy of the machine's disk, not the pushed state
-	Live  bool   `json:"live"` // and of its processes
+	Disk  bool   `json:"disk"` // whether the forks have a copy of the machine's disk instead of the pushed state
+	Live  bool   `json:"live"` // whether the forks also have a copy of the processes
 	Items []Made `json:"items"`
 }
 
@@ -29,8 +29,8 @@ type Made struct {
 	Run   Run   `json:"run"`
 }
 
-// ForkAgent creates agents that continue from an agent's current or earlier state.
-// Repeating a request with the same key returns the first reply again.
+// ForkAgent creates agents that continue from an agent's current or earlier
+// state. A repeated request with the same key returns the first reply again.
 func (c *Client) ForkAgent(ctx context.Context, id string, in NewFork, key string) (out Fork, err error) {
 	err = c.callWith(ctx, request{method: http.MethodPost, path: agentPath(id) + "/fork", in: in, header: idempotency(key)}, &out)
 	return out, err

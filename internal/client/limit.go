@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Amount is either the limits of a run, where 0 is no limit, or its usage.
+// Amount is either the limits of a run, where 0 means no limit, or its usage.
 type Amount struct {
 	Turns   int64   `json:"turns,omitempty"`
 	Tokens  int64   `json:"tokens,omitempty"`
@@ -14,8 +14,8 @@ type Amount struct {
 	Seconds int64   `json:"seconds,omitempty"`
 }
 
-// Of formats used relative to limit, such as "3 of 20 turns, 5m0s of 1h0m0s". It returns
-// "" if nothing is limited.
+// Of formats used relative to the limits, such as "3 of 20 turns, 5m0s of
+// 1h0m0s". It returns "" if there are no limits.
 func (used Amount) Of(limit Amount) string {
 	var parts []string
 	say := func(limited bool, format string, args ...any) {
@@ -30,8 +30,8 @@ func (used Amount) Of(limit Amount) string {
 	return strings.Join(parts, ", ")
 }
 
-// Limited formats how much of its limits the run has used. It returns "" if there are
-// none.
+// Limited formats how much of its limits the run has used. It returns "" if the
+// run has no limits.
 func (r Run) Limited() string { return limited(r.Limits, r.Used) }
 
 // Limited is like [Run.Limited] for the agent's latest run.

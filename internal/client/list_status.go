@@ -1,10 +1,10 @@
 package client
 
-// ListStatus is an agent's status as shown in lists. The dashboard, the panel and `aloft
-// agent list` use the same ones.
+// ListStatus is an agent's status as shown in lists. The dashboard, the panel
+// and `aloft agent list` use the same statuses.
 type ListStatus string
 
-// The standings. Only AsksYou waits for a person.
+// The statuses. Only with AsksYou does an agent wait for a person.
 const (
 	AsksYou     ListStatus = "Asks you"
 	Paused      ListStatus = "Paused"

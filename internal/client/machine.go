@@ -43,8 +43,8 @@ func (c *Client) OpenSSH(ctx context.Context, id string) (conn net.Conn, life st
 type Desktop struct {
 	Running  bool   `json:"running"`
 	Protocol string `json:"protocol,omitempty"` // RFB version
-	Reason   string `json:"reason,omitempty"`   // why it is not running
-	Hint     string `json:"hint,omitempty"`     // how to fix it
+	Reason   string `json:"reason,omitempty"`   // why the desktop is not running
+	Hint     string `json:"hint,omitempty"`     // how to fix the problem
 }
 
 // Desktop starts the desktop of an agent's machine if needed, and describes it.
@@ -62,7 +62,7 @@ type Terminal struct {
 	Rows             int    `json:"rows"`
 	Command          string `json:"command"` // foreground command
 	WorkingDirectory string `json:"workingDirectory"`
-	ExitCode         *int   `json:"exitCode,omitempty"` // of a command that has exited
+	ExitCode         *int   `json:"exitCode,omitempty"` // exit code of a command that has exited
 }
 
 // Terminals returns the shared terminals of an agent's machine.

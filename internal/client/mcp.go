@@ -14,9 +14,9 @@ type MCPServer struct {
 	Type       string      `json:"type"`  // stdio, http, sse
 	Command    string      `json:"command,omitempty"`
 	Args       []string    `json:"args,omitempty"`
-	Env        []string    `json:"env,omitempty"` // names
+	Env        []string    `json:"env,omitempty"` // names of the variables
 	URL        string      `json:"url,omitempty"`
-	Headers    []string    `json:"headers,omitempty"` // names
+	Headers    []string    `json:"headers,omitempty"` // names of the headers
 	Auth       *MCPKnownAs `json:"auth,omitempty"`
 	SignedIn   bool        `json:"signedIn"`
 	SignInOver bool        `json:"signInOver,omitempty"`

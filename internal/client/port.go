@@ -46,9 +46,9 @@ func (c *Client) DialPort(ctx context.Context, agentID string, port uint16) (*Tu
 
 // Preview gives a browser access to a port in a machine.
 type Preview struct {
-	URL       string    `json:"url"`       // for a signed-in browser
+	URL       string    `json:"url"`       // URL for a signed-in browser
 	SignInURL string    `json:"signInUrl"` // one-time link that signs a browser in
-	ExpiresAt time.Time `json:"expiresAt"` // of SignInURL
+	ExpiresAt time.Time `json:"expiresAt"` // expiry time of SignInURL
 }
 
 // Preview opens a preview of a TCP port in the agent's machine.

@@ -21,7 +21,7 @@ const (
 )
 
 // PTY is a connection to the PTYs of an agent's machine, in the protocol of
-// docs/reference/pty.md. Read and Send may be called at once.
+// docs/reference/pty.md. Read and Send may be called concurrently.
 type PTY struct{ ws *websocket.Conn }
 
 // PTYRequest is a message to the machine. Type determines which fields are used.
@@ -42,7 +42,7 @@ type PTYRequest struct {
 // PTYEvent is a message from the machine: either Data on a Channel, or a message that
 // Type describes.
 type PTYEvent struct {
-	Channel int // of Data
+	Channel int // channel of Data
 	Data    []byte
 
 	Type    string `json:"type"`
@@ -68,7 +68,8 @@ func (c *Client) OpenBuildPTY(ctx context.Context, buildID string) (*PTY, error)
 func (c *Client) openPTY(ctx context.Context, of, id string) (*PTY, error) {
 	u := *c.base
 	target := u.JoinPath("v1", of, segment(id), "pty")
-	// WebSocket requires HTTP/1.1; the client's other transport may negotiate HTTP/2.
+	// Use a separate transport, because WebSocket requires HTTP/1.1 and the
+	// client's other transport may negotiate HTTP/2.
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
 		ResponseHeaderTimeout: 3 * time.Minute, // a machine may have to start
@@ -115,7 +116,8 @@ func (p *PTY) Next(ctx context.Context) (PTYEvent, error) {
 	return readPTYEvent(kind == websocket.MessageBinary, b)
 }
 
-// readPTYEvent decodes a message. It comes from a machine and is not trusted.
+// readPTYEvent decodes a message. The message comes from a machine and is
+// untrusted.
 func readPTYEvent(binary bool, b []byte) (e PTYEvent, err error) {
 	if binary {
 		if len(b) == 0 {

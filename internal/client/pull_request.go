@@ -11,7 +11,7 @@ type PullRequest struct {
 	RepoURL     string   `json:"repoUrl"` // without its scheme
 	Branch      string   `json:"branch"`
 	Base        string   `json:"base,omitempty"`
-	URL         string   `json:"url,omitempty"` // "" if there is none
+	URL         string   `json:"url,omitempty"` // "" if there is no pull request
 	Number      int64    `json:"number,omitempty"`
 	Title       string   `json:"title,omitempty"`
 	State       string   `json:"state,omitempty"` // open, closed, merged
@@ -52,8 +52,8 @@ func (c *Client) PullRequests(ctx context.Context, agentID string) ([]PullReques
 }
 
 // ProposePullRequest returns the values that the server would choose for
-// [Client.OpenPullRequest]. repoURL is one of the agent's repositories; "" is the first
-// with pushed commits.
+// [Client.OpenPullRequest]. repoURL is one of the agent's repositories; ""
+// means the first with pushed commits.
 func (c *Client) ProposePullRequest(ctx context.Context, agentID, repoURL string) (out NewPullRequest, err error) {
 	query := url.Values{}
 	if repoURL != "" {
@@ -63,8 +63,8 @@ func (c *Client) ProposePullRequest(ctx context.Context, agentID, repoURL string
 	return out, err
 }
 
-// OpenPullRequest opens a pull request for an agent's branch, or updates the existing
-// one. key is as for [Client.CreateAgent].
+// OpenPullRequest opens a pull request for an agent's branch, or updates the
+// existing one. key is an idempotency key, as for [Client.CreateAgent].
 func (c *Client) OpenPullRequest(ctx context.Context, agentID string, in NewPullRequest, key string) (out PullRequest, err error) {
 	err = c.callWith(ctx, request{method: http.MethodPost, path: "/v1/agents/" + segment(agentID) + "/pull-requests", in: in, header: idempotency(key)}, &out)
 	return out, err

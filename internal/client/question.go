@@ -35,9 +35,9 @@ type Reply struct {
 	Text       string   `json:"text,omitempty"`
 }
 
-// Answer parses typed answers: ID=WHAT for each question, or WHAT alone if there is only
-// one. WHAT is an option's number from 1, its id or its label; several options separated
-// by commas; or free text.
+// Answer parses typed answers: ID=WHAT for each question, or WHAT alone if
+// there is only one. WHAT is the number (from 1), the id or the label of an
+// option, or several of these separated by commas, or free text.
 func (q Approval) Answer(typed ...string) (Answer, error) {
 	in := Answer{Decision: Answered}
 	for _, t := range typed {
@@ -67,7 +67,7 @@ func (q Question) reply(what string) Reply {
 			i = n - 1
 		}
 		switch {
-		case i < 0 && part == what: // not an option as a whole: try its parts
+		case i < 0 && part == what: // the text is not an option as a whole: try its parts
 		case i < 0:
 			return Reply{QuestionID: q.ID, Text: what}
 		case part == what:

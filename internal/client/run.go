@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// Run is a run as the API shows it.
+// Run is a run as the API returns it.
 type Run struct {
 	ID         string    `json:"id"`
 	AgentID    string    `json:"agentId"`
 	Status     string    `json:"status"` // CREATING, RUNNING, FINISHED, ERROR, CANCELLED, EXPIRED
 	CreatedAt  time.Time `json:"createdAt"`
 	UpdatedAt  time.Time `json:"updatedAt"`
-	DurationMS *int64    `json:"durationMs,omitempty"` // once it has ended
+	DurationMS *int64    `json:"durationMs,omitempty"` // set once the run has ended
 	Result     string    `json:"result,omitempty"`
 	Git        *Git      `json:"git,omitempty"`
-	Error      *Failure  `json:"error,omitempty"`   // why it ended as ERROR or EXPIRED
-	Limits     *Amount   `json:"limits,omitempty"`  // the run ends as EXPIRED when it reaches one
+	Error      *Failure  `json:"error,omitempty"`   // why the run ended as ERROR or EXPIRED
+	Limits     *Amount   `json:"limits,omitempty"`  // when the run reaches a limit, it ends as EXPIRED
 	Used       *Amount   `json:"used,omitempty"`    // usage of the limited resources
 	Outcome    string    `json:"outcome,omitempty"` // done, partly, blocked, gave_up or limit; "" until it ends
 	Evidence   *Evidence `json:"evidence,omitempty"`
@@ -25,10 +25,10 @@ type Run struct {
 
 // Evidence lists the facts from which the outcome of a run is derived.
 type Evidence struct {
-	Checks []CheckResult `json:"checks"`         // of the last round
+	Checks []CheckResult `json:"checks"`         // results of the last round
 	Goal   *GoalVerdict  `json:"goal,omitempty"` // nil if the run had no goal
 	Rounds int           `json:"rounds,omitempty"`
-	Stale  bool          `json:"stale,omitempty"` // another commit was pushed than the one that was checked
+	Stale  bool          `json:"stale,omitempty"` // whether the pushed commit differs from the checked commit
 
 	Bugfixes []Bugfix `json:"bugfixes,omitempty"`
 }
@@ -53,9 +53,9 @@ type GoalVerdict struct {
 type CheckResult struct {
 	Command    string `json:"command"`
 	State      string `json:"state"`              // passed, failed, not_run or lost
-	ExitCode   *int   `json:"exitCode,omitempty"` // nil unless it exited by itself
+	ExitCode   *int   `json:"exitCode,omitempty"` // nil unless the command exited by itself
 	DurationMS int64  `json:"durationMs,omitempty"`
-	Output     string `json:"output,omitempty"` // its end
+	Output     string `json:"output,omitempty"` // end of the output
 }
 
 // Final statuses of a run.
@@ -99,7 +99,8 @@ type RunPage struct {
 	NextCursor string `json:"nextCursor,omitempty"`
 }
 
-// CreateRun sends an agent a follow-up prompt. key is as for [Client.CreateAgent].
+// CreateRun sends an agent a follow-up prompt. key is an idempotency key, as
+// for [Client.CreateAgent].
 func (c *Client) CreateRun(ctx context.Context, agentID string, p Prompt, key string) (Run, error) {
 	return c.FollowUp(ctx, agentID, FollowUp{Prompt: p}, key)
 }
@@ -107,11 +108,11 @@ func (c *Client) CreateRun(ctx context.Context, agentID string, p Prompt, key st
 // FollowUp is a follow-up prompt with changed settings.
 type FollowUp struct {
 	Prompt Prompt    `json:"prompt"`
-	Mode   string    `json:"mode,omitempty"` // "plan" or "agent"; "" is unchanged
+	Mode   string    `json:"mode,omitempty"` // "plan" or "agent"; "" means unchanged
 	Model  *ModelRef `json:"model,omitempty"`
-	Limits *Amount   `json:"limits,omitempty"` // of this and later runs; nil is unchanged
-	Checks []string  `json:"checks,omitzero"`  // of this and later runs; nil is unchanged
-	Goal   *string   `json:"goal,omitempty"`   // of this and later runs; nil is unchanged, "" is none
+	Limits *Amount   `json:"limits,omitempty"` // limits of this and later runs; nil means unchanged
+	Checks []string  `json:"checks,omitzero"`  // checks of this and later runs; nil means unchanged
+	Goal   *string   `json:"goal,omitempty"`   // goal of this and later runs; nil means unchanged, "" means none
 }
 
 // FollowUp is like CreateRun but can also change the agent's settings.

@@ -42,8 +42,8 @@ func (o SecretOwner) path(name string) string {
 	return "/v1/secrets/" + segment(name)
 }
 
-// Secrets returns the caller's and the team's secrets, and those of the environment
-// unless environmentID is "".
+// Secrets returns the caller's and the team's secrets, and, unless
+// environmentID is "", the environment's secrets.
 func (c *Client) Secrets(ctx context.Context, environmentID string) ([]Secret, error) {
 	var all []Secret
 	for cursor := ""; ; {

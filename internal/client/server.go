@@ -22,7 +22,7 @@ type ServerModel struct {
 	Source   string `json:"source"`
 }
 
-// GitServer is a git server that the server has a credential for.
+// GitServer is a git server for which the server has a credential.
 type GitServer struct {
 	Host   string `json:"host"`
 	URL    string `json:"url"`

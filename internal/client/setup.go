@@ -9,8 +9,8 @@ import (
 	"net/http"
 )
 
-// Presets of an agent that sets up an environment: PresetSetUp is a machine for a person
-// to set up, PresetHelper an agent that does it.
+// Presets of an agent that sets up an environment: with PresetSetUp, a person
+// sets up the machine; with PresetHelper, the agent does.
 const (
 	PresetSetUp  = "setup"
 	PresetHelper = "vmSetupHelper"
@@ -19,9 +19,9 @@ const (
 // Env is the environment from which an agent's machine starts.
 type Env struct {
 	Type   string `json:"type"`           // "cloud"
-	Name   string `json:"name,omitempty"` // of a saved environment
+	Name   string `json:"name,omitempty"` // name of a saved environment
 	Preset string `json:"preset,omitempty"`
-	Image  string `json:"image,omitempty"` // for [PresetSetUp]
+	Image  string `json:"image,omitempty"` // image for [PresetSetUp]
 }
 
 // Snapshot is a saved disk with a proposed environment.json.
@@ -69,16 +69,17 @@ type environmentText struct {
 	JSON string `json:"environmentJson"`
 }
 
-// TryEnvironment tests an environment by building it. The build continues if ctx is
-// canceled; a repeated call waits for it. TryEnvironment calls tell with progress
-// messages.
+// TryEnvironment tests an environment by building it. The build continues if
+// ctx is canceled; a repeated call waits for the same build. TryEnvironment
+// calls tell with progress messages.
 func (c *Client) TryEnvironment(ctx context.Context, agentID, text string, tell func(string)) (Tried, error) {
 	var out Tried
 	return out, c.lines(ctx, agentPath(agentID)+"/environment/try", environmentText{text}, &out, tell)
 }
 
-// lines posts in and reads a reply of JSON lines. It calls tell with progress lines, and
-// decodes the last line, which has a build, into out.
+// lines posts the request in, and reads a reply of JSON lines. It calls tell
+// with progress lines. It decodes the last line, which contains a build, into
+// out.
 func (c *Client) lines(ctx context.Context, path string, in, out any, tell func(string)) error {
 	reply, err := c.open(ctx, request{method: http.MethodPost, path: path, in: in})
 	if err != nil {
@@ -130,8 +131,8 @@ func (c *Client) CommitEnvironment(ctx context.Context, agentID, text string) (C
 	return out, c.callWith(ctx, request{method: http.MethodPost, path: agentPath(agentID) + "/environment/commit", in: environmentText{text}}, &out)
 }
 
-// SaveEnvironment saves an environment of the caller for a repository. It replaces the
-// one that is saved for only this repository.
+// SaveEnvironment saves an environment of the caller for a repository. It
+// replaces an environment that is saved for only this repository.
 func (c *Client) SaveEnvironment(ctx context.Context, name, repo, text string) (id string, err error) {
 	type repos []map[string]string
 	var list struct {

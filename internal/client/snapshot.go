@@ -13,15 +13,16 @@ type SavedSnapshot struct {
 	UserID    int64      `json:"userId"`
 	AgentID   string     `json:"agentId"`
 	Repo      string     `json:"repo"`
-	SizeBytes *int64     `json:"sizeBytes,omitempty"` // nil if it was not measured in time
+	SizeBytes *int64     `json:"sizeBytes,omitempty"` // nil if the size was not measured in time
 	CreatedAt time.Time  `json:"createdAt"`
-	Published bool       `json:"published"`           // by an admin, for all members
-	UsedAt    *time.Time `json:"usedAt,omitempty"`    // nil is never
-	ExpiresAt *time.Time `json:"expiresAt,omitempty"` // nil is never
+	Published bool       `json:"published"`           // whether an admin has published it for all members
+	UsedAt    *time.Time `json:"usedAt,omitempty"`    // nil means never
+	ExpiresAt *time.Time `json:"expiresAt,omitempty"` // nil means never
 }
 
-// Snapshots returns the newest 100 of the caller's snapshots, or of everybody's for
-// admins. of is a saved environment or a repository URL; "" is all.
+// Snapshots returns the newest 100 of the caller's snapshots, or of everybody's
+// for admins. The argument of is a saved environment or a repository URL; ""
+// means all.
 func (c *Client) Snapshots(ctx context.Context, of string) ([]SavedSnapshot, error) {
 	query := url.Values{"limit": {"100"}}
 	switch {
@@ -41,8 +42,8 @@ func (c *Client) DeleteSnapshot(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodDelete, "/v1/snapshots/"+url.PathEscape(id), nil, nil)
 }
 
-// PublishSnapshot lets the machines of all members start from a snapshot, or no
-// longer. It is for admins.
+// PublishSnapshot allows or forbids the machines of all members to start from a
+// snapshot. Only admins may call it.
 func (c *Client) PublishSnapshot(ctx context.Context, id string, published bool) error {
 	return c.callWith(ctx, request{method: http.MethodPatch, path: "/v1/snapshots/" + url.PathEscape(id), in: map[string]bool{"published": published}}, nil)
 }

@@ -18,7 +18,7 @@ var errLongLine = fmt.Errorf("the stream has a line of more than %d MiB", maxLin
 // frame is one server-sent event.
 type frame struct {
 	id    string
-	hasID bool // the frame has an id, possibly empty
+	hasID bool // whether the frame has an id, possibly empty
 	event string
 	data  []byte
 }
@@ -79,13 +79,13 @@ func (f *frames) next() (frame, error) {
 type lines struct {
 	r      *bufio.Reader
 	buf    []byte
-	afterR bool // a following \n belongs to the previous line
+	afterR bool // whether a following \n belongs to the previous line
 }
 
 func newLines(r io.Reader) *lines { return &lines{r: bufio.NewReaderSize(r, 64<<10)} }
 
-// next returns a line without its terminator, valid until the next call. An incomplete
-// last line is io.ErrUnexpectedEOF.
+// next returns a line without its terminator, valid until the next call. For an
+// incomplete last line it returns io.ErrUnexpectedEOF.
 func (l *lines) next() ([]byte, error) {
 	l.buf = l.buf[:0]
 	for {

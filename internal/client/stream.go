@@ -39,7 +39,7 @@ var errSilent = errors.New("the stream has gone silent")
 // backoff computes the wait between retries.
 type backoff struct {
 	first, most time.Duration
-	tries       int // failed attempts in a row, without a new event, before giving up
+	tries       int // maximum number of consecutive failed attempts without a new event
 }
 
 var defaultBackoff = backoff{first: 200 * time.Millisecond, most: 5 * time.Second, tries: 20}
@@ -54,10 +54,10 @@ func (b backoff) after(n int) time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
-// Stream follows a run's public event stream to its end. It starts after the event
-// lastID, or at the first event if lastID is empty. It reconnects after a lost connection
-// without missing events; only status events may be repeated. If an error ends the
-// stream, the last pair has it.
+// Stream follows a run's public event stream to its end. It starts after the
+// event lastID, or at the first event if lastID is empty. It reconnects after a
+// lost connection without missing events; only status events may be repeated.
+// If an error ends the stream, the last pair contains the error.
 func (c *Client) Stream(ctx context.Context, agentID, runID, lastID string) iter.Seq2[StreamEvent, error] {
 	return func(yield func(StreamEvent, error) bool) {
 		stopped := false
@@ -102,9 +102,10 @@ func (c *Client) Stream(ctx context.Context, agentID, runID, lastID string) iter
 	}
 }
 
-// Events returns the events of an agent's journal after the one numbered after. With
-// follow it waits for more until ctx is done or the agent is deleted, and reconnects
-// after a lost connection. If an error ends the stream, the last pair has it.
+// Events returns the events of an agent's journal with numbers greater than
+// after. If follow is true, it waits for more until ctx is done or the agent is
+// deleted, and reconnects after a lost connection. If an error ends the stream,
+// the last pair contains the error.
 func (c *Client) Events(ctx context.Context, agentID string, after int64, follow bool) iter.Seq2[Event, error] {
 	return c.EventsIn(ctx, agentID, Part{After: after}, follow)
 }
@@ -116,7 +117,7 @@ const MostLast = 1_000
 type Part struct {
 	After  int64 // only events after this number
 	Before int64 // only events before this number; 0 for all
-	Last   int   // only so many events from the end; 0 for all
+	Last   int   // maximum number of events, from the end; 0 for all
 }
 
 // EventsIn is like [Client.Events] for a part of the journal. follow requires that
@@ -178,9 +179,9 @@ type permanent struct{ error }
 
 func (p permanent) Unwrap() error { return p.error }
 
-// resume calls connect until it is done, returns a permanent error, or fails
-// too often in a row without receiving data. connect must call alive whenever
-// it receives data.
+// resume calls connect until connect is done, returns a permanent error, or
+// fails too often in a row without receiving data. connect must call alive
+// whenever it receives data.
 func (c *Client) resume(ctx context.Context, connect func(ctx context.Context, alive func()) (news bool, err error)) error {
 	for tries := 0; ; {
 		once, cancel := context.WithCancelCause(ctx)

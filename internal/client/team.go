@@ -44,7 +44,7 @@ func (c *Client) Invite(ctx context.Context, u User) (out Invited, err error) {
 	return out, c.callWith(ctx, request{method: http.MethodPost, path: "/v1/members", in: in}, &out)
 }
 
-// MemberUpdate is a change of a member. Nil fields are left unchanged.
+// MemberUpdate is a change of a member. Nil fields change nothing.
 type MemberUpdate struct {
 	Email    *string `json:"email,omitempty"`
 	Role     *string `json:"role,omitempty"`
@@ -66,7 +66,7 @@ func (c *Client) SignInLink(ctx context.Context, id int64) (out Link, err error)
 // Key is an API key or a session of the caller.
 type Key struct {
 	ID        int64      `json:"id"`
-	Kind      string     `json:"kind"` // key, sub-token, session
+	Kind      string     `json:"kind"` // kind: key, sub-token or session
 	Name      string     `json:"name"`
 	Current   bool       `json:"current,omitempty"`
 	CreatedAt time.Time  `json:"createdAt"`
@@ -109,7 +109,7 @@ func (c *Client) Settings(ctx context.Context) (out Settings, err error) {
 	return out, c.call(ctx, http.MethodGet, "/v1/settings", nil, &out)
 }
 
-// UpdateSettings changes the settings in in.
+// UpdateSettings changes the given settings.
 func (c *Client) UpdateSettings(ctx context.Context, in Settings) (out Settings, err error) {
 	return out, c.callWith(ctx, request{method: http.MethodPatch, path: "/v1/settings", in: in}, &out)
 }
@@ -137,7 +137,7 @@ type DiskUsage struct {
 	Incomplete  bool         `json:"incomplete"`
 }
 
-// DiskPerson is the sum of a person, or of the server if UserID is 0.
+// DiskPerson is the disk usage of a person, or of the server if UserID is 0.
 type DiskPerson struct {
 	UserID int64  `json:"userId"`
 	User   string `json:"user,omitempty"`
@@ -157,8 +157,8 @@ type DiskItem struct {
 	MeasuredAt *time.Time `json:"measuredAt,omitempty"`
 }
 
-// DiskUsage returns what uses the server's disk: the caller's or, for admins,
-// everything.
+// DiskUsage returns what uses the server's disk: the caller's items, or, for
+// admins, all items.
 func (c *Client) DiskUsage(ctx context.Context) (out DiskUsage, err error) {
 	return out, c.call(ctx, http.MethodGet, "/v1/usage/disk", nil, &out)
 }
@@ -170,8 +170,8 @@ type UsageReport struct {
 	Items []UsageRow `json:"items"`
 }
 
-// UsageReport returns the usage between two days in the format 2006-01-02; "" is the
-// server's default.
+// UsageReport returns the usage between two days in the format 2006-01-02; ""
+// means the server's default.
 func (c *Client) UsageReport(ctx context.Context, from, to string) (out UsageReport, err error) {
 	q := url.Values{}
 	for name, value := range map[string]string{"from": from, "to": to} {

@@ -21,21 +21,22 @@ type Retried struct {
 	Replaced int `json:"replaced"` // number of replies removed from the conversation
 }
 
-// RetryTurn rewinds a conversation and starts a run there. key is as for
-// [Client.CreateAgent].
+// RetryTurn rewinds a conversation and starts a run there. key is an
+// idempotency key, as for [Client.CreateAgent].
 func (c *Client) RetryTurn(ctx context.Context, agentID string, in Retry, key string) (out Retried, err error) {
 	err = c.callWith(ctx, request{method: http.MethodPost, path: agentPath(agentID) + "/retry", in: in, header: idempotency(key)}, &out)
 	return out, err
 }
 
-// Queued is the result of queueing a prompt: whether its run has started.
+// Queued is the result of queueing a prompt. It tells whether the prompt's run
+// has started.
 type Queued struct {
 	RunID   string `json:"runId"`
 	Started bool   `json:"started"`
 }
 
-// QueuePrompt queues a prompt until the agent is idle. key is as for
-// [Client.CreateAgent].
+// QueuePrompt queues a prompt until the agent is idle. key is an idempotency
+// key, as for [Client.CreateAgent].
 func (c *Client) QueuePrompt(ctx context.Context, agentID string, p Prompt, key string) (out Queued, err error) {
 	in := struct {
 		Prompt Prompt `json:"prompt"`

@@ -11,7 +11,7 @@ import (
 type Webhook struct {
 	URL    string `json:"url"`
 	Secret string `json:"secret,omitempty"` // signing secret, 32 to 256 bytes
-	// Events selects statusChange and approvalRequested; empty is both.
+	// Events selects statusChange and approvalRequested; empty means both.
 	Events []string `json:"events,omitempty"`
 }
 

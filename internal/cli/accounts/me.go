@@ -83,7 +83,7 @@ it.`,
 	return cmd
 }
 
-// maxPassword is the most bytes read of a password.
+// maxPassword is the maximum number of bytes that are read of a password.
 const maxPassword = 4096
 
 func newMePasswordCommand(a *app) *cobra.Command {

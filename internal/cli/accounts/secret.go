@@ -29,7 +29,7 @@ are redacted from machines' output.`,
 	return cmd
 }
 
-// ownerFlags adds the flags that select whose secrets a command is about.
+// ownerFlags adds the flags that select the owner of a command's secrets.
 func ownerFlags(cmd *cobra.Command, o *client.SecretOwner) {
 	cmd.Flags().BoolVar(&o.Team, "team", false, "the team's secret; admins only")
 	cmd.Flags().StringVar(&o.EnvironmentID, "env", "", "the secret of the environment with this `ID`")
@@ -94,7 +94,7 @@ built. CURSOR_AWS_ASSUME_IAM_ROLE_ARN gives machines an AWS role's credentials.`
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := secret.CheckName(args[0]); err != nil {
-				return err // fail before asking for the value
+				return err // check the flags before asking for the value
 			}
 			c, err := a.Connect()
 			if err != nil {

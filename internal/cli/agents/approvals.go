@@ -68,7 +68,7 @@ func (a *app) listApprovals(ctx context.Context) error {
 }
 
 // showQuestion prints a request. It never truncates the action: the approver
-// must see all of it.
+// must see the complete action.
 func (a *app) showQuestion(q client.Approval) {
 	if q.Hidden {
 		a.Out.Line("  %s: hidden, because the team does not show summaries in lists; see `aloft agent show %s`", cli.Line(q.Tool, 40), cli.Line(q.AgentID, 80))
@@ -191,7 +191,7 @@ is its id. The agent decides questions that you leave out.`,
 	return cmd
 }
 
-// answer answers the pending request with the given id, whichever agent made it.
+// answer answers the pending request with the given id, from any agent.
 func (a *app) answer(ctx context.Context, id, done string, say func(client.Approval) (client.Answer, error)) error {
 	c, err := a.Connect()
 	if err != nil {

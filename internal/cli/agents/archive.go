@@ -16,7 +16,7 @@ func newAgentUnarchiveCommand(a *app) *cobra.Command {
 	return a.newAgentVerb("unarchive AGENT", "Restore an archived agent", "Unarchived", (*client.Client).Unarchive)
 }
 
-// newAgentVerb returns a command that does one thing to an agent.
+// newAgentVerb returns a command that performs one action on an agent.
 func (a *app) newAgentVerb(use, short, said string, do func(*client.Client, context.Context, string) error) *cobra.Command {
 	return &cobra.Command{
 		Use:               use,

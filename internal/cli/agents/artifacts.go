@@ -98,9 +98,10 @@ func selectArtifacts(list []client.Artifact, paths []string) ([]client.Artifact,
 // artifactName returns an artifact's path below the artifacts folder.
 func artifactName(p string) string { return strings.TrimPrefix(p, "artifacts/") }
 
-// withoutHidden returns the artifacts whose path has no part that begins with a
-// dot, and notes the others. An agent chooses the names, and a .git/config or a
-// .bashrc would make programs of this computer run what it says.
+// withoutHidden returns the artifacts whose paths have no part that begins with
+// a dot, and prints a note about the others. An agent chooses the names, and a
+// .git/config or a .bashrc would make programs on this computer run the agent's
+// commands.
 func (a *app) withoutHidden(list []client.Artifact) []client.Artifact {
 	var seen []client.Artifact
 	for _, f := range list {
@@ -113,8 +114,8 @@ func (a *app) withoutHidden(list []client.Artifact) []client.Artifact {
 	return seen
 }
 
-// download saves artifacts to folder. Their names come from a machine and are not
-// trusted: os.Root keeps every write inside folder.
+// download saves artifacts to folder. The names come from a machine and are
+// untrusted, so os.Root confines every write to folder.
 func (a *app) download(ctx context.Context, c *client.Client, id string, list []client.Artifact, folder string) error {
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return err

@@ -19,16 +19,16 @@ import (
 type checkout struct {
 	with   gitcmd.Git
 	repo   client.Repo
-	remote string // its name in git
-	commit string // what repo.StartingRef was at the last fetch or push; "" without one
-	byRoot bool   // root reads another user's checkout
+	remote string // the remote's name in git
+	commit string // commit of repo.StartingRef at the last fetch or push; "" if there was none
+	byRoot bool   // whether root reads another user's checkout
 }
 
-// readCheckout returns the checkout's remote repository, and as its starting
-// ref the branch at that remote that the current branch follows, or "" for the
-// default branch. The remote is the one that the branch follows, or origin.
+// readCheckout returns the checkout's remote repository and a starting ref: the
+// current branch's upstream branch, or "" for the default branch. The remote is
+// the upstream's, or else origin.
 func (a *app) readCheckout(ctx context.Context) (checkout, error) {
-	// Under sudo, git accepts a checkout of the user who called it.
+	// Under sudo, git accepts a checkout of the user who called sudo.
 	caller := a.Getenv("SUDO_UID")
 	c := checkout{with: gitcmd.Git{Env: []string{"SUDO_UID=" + caller}}, byRoot: caller != ""}
 	if _, err := c.git(ctx, "rev-parse", "--git-dir"); err != nil {
@@ -87,9 +87,8 @@ func counted(n, one, several string) string {
 	return n + " " + several
 }
 
-// remoteURL returns a remote's URL in a form that a server can use: without a
-// user's name and password, unless it is an ssh URL, and with a scheme if it is
-// a path.
+// remoteURL returns a remote's URL in a form that a server can use. It adds a
+// scheme to a path. Unless it is an ssh URL, it removes user name and password.
 func remoteURL(raw string) string {
 	if filepath.IsAbs(raw) {
 		return (&url.URL{Scheme: "file", Path: raw}).String()
@@ -101,14 +100,15 @@ func remoteURL(raw string) string {
 	return raw
 }
 
-// git returns what git prints in the current folder, without the final line
-// feed. The error is git's.
+// git runs git in the current folder, and returns its output without the final
+// line feed. The error is git's.
 func (c checkout) git(ctx context.Context, args ...string) (string, error) {
 	out, err := c.whole(ctx, args...)
 	return strings.TrimRight(out, "\r\n"), err
 }
 
-// whole returns all that git prints in the current folder. The error is git's.
+// whole runs git in the current folder, and returns its complete output. The
+// error is git's.
 func (c checkout) whole(ctx context.Context, args ...string) (string, error) {
 	out, err := c.with.Command(ctx, args...).Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
@@ -122,9 +122,9 @@ func (c checkout) whole(ctx context.Context, args ...string) (string, error) {
 var errNoRepo = errors.New("missing --repo: the URL of the repository to work on")
 
 // usualRepo returns the repository of the current checkout, or else the team's
-// default repository. It prints the choice to standard error, with ref if that
-// is not "", and which parts of the checkout the agent will not see. The error
-// wraps [errNoRepo] if there is neither.
+// default repository. It prints the choice to standard error, with ref if ref
+// is not "", and the parts of the checkout that the agent will not see. If
+// there is no repository, the error wraps [errNoRepo].
 func (a *app) usualRepo(ctx context.Context, ref string) (client.Repo, error) {
 	here, err := a.readCheckout(ctx)
 	repo, unseen := here.repo, ""
@@ -144,7 +144,7 @@ func (a *app) usualRepo(ctx context.Context, ref string) (client.Repo, error) {
 }
 
 // defaultRepo returns the team's default repository. If there is none, the
-// error says that there is no checkout either, because of noCheckout.
+// error also says why there is no checkout, with noCheckout.
 func (a *app) defaultRepo(ctx context.Context, noCheckout error) (client.Repo, error) {
 	c, err := a.Connect()
 	if err != nil {

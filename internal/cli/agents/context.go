@@ -8,7 +8,8 @@ import (
 	"aloft/internal/client"
 )
 
-// showContext prints the rules for an agent's work, and what was left out.
+// showContext prints the rules for an agent's work, and the parts that were
+// left out.
 func (a *app) showContext(c client.Context) {
 	a.Out.Line("")
 	if len(c.Rules) == 0 {

@@ -52,12 +52,12 @@ for the events before a given one (the number shown as seq by --json).`,
 	cmd.Flags().StringVar(&runID, "run", "", "only the run with this `id`")
 	cmd.Flags().IntVarP(&part.Last, "tail", "n", 0, "only the last `n` events")
 	cmd.Flags().Int64Var(&part.Before, "before", 0, "only events before the one with this `number`")
-	cmd.MarkFlagsMutuallyExclusive("before", "follow") // new events are never before an older one
+	cmd.MarkFlagsMutuallyExclusive("before", "follow") // new events never come before an existing event
 	return cmd
 }
 
 func (a *app) logs(ctx context.Context, c *client.Client, j command.Journal, runID string) error {
-	last := runID // follow stops when this run ends
+	last := runID // following stops when this run ends
 	if runID != "" {
 		if _, err := c.Run(ctx, j.AgentID, runID); err != nil {
 			return err

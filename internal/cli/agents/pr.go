@@ -84,7 +84,8 @@ opening a pull request.`,
 	return cmd
 }
 
-// maxBody is the most bytes read of a description. The server has its own limit.
+// maxBody is the maximum number of bytes that are read of a description. The
+// server has its own limit.
 const maxBody = 1 << 20
 
 func (a *app) readBody(file string) (string, error) {
@@ -107,8 +108,8 @@ func (a *app) readBody(file string) (string, error) {
 	return string(text), nil
 }
 
-// showProposal prints the pull request that would be opened: the fields set in
-// asked, and the server's generated ones for the rest.
+// showProposal prints the pull request that would be opened: the fields that
+// are set in asked, and the server's values for the other fields.
 func (a *app) showProposal(would, asked client.NewPullRequest) error {
 	would.Title, would.Body, would.Base = cmp.Or(asked.Title, would.Title), cmp.Or(asked.Body, would.Body), cmp.Or(asked.Base, would.Base)
 	would.Draft = asked.Draft

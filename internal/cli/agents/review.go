@@ -83,8 +83,8 @@ If Aloft has reviewed it before, the agent reviews only what has changed since t
 	return cmd
 }
 
-// localChange returns the changes of the checkout since it left the base branch of
-// its remote, and the commit at which it left.
+// localChange returns the changes of the checkout since it diverged from the
+// remote's base branch, and the commit at which it diverged.
 func (a *app) localChange(ctx context.Context, here checkout, base string) (from, change string, err error) {
 	base = cmp.Or(base, "HEAD")
 	if from, err = here.git(ctx, "merge-base", "HEAD", "refs/remotes/"+here.remote+"/"+base); err != nil {
@@ -165,7 +165,7 @@ func (a *app) showReview(ctx context.Context, c *client.Client, agent client.Age
 // severityStyles are the styles in which severities are printed.
 var severityStyles = map[string]cli.Style{"high": cli.Red, "medium": cli.Yellow, "low": cli.Dim}
 
-// showFindings prints findings, each with its place, text and suggestion.
+// showFindings prints findings, each with its location, text and suggestion.
 func (a *app) showFindings(found []client.Finding) {
 	a.Out.Line("")
 	if len(found) == 0 {

@@ -166,7 +166,8 @@ func newWebhook(hook client.Webhook, secretFile string) (*client.Webhook, error)
 	return &hook, nil
 }
 
-// maxPrompt is the most bytes read of a prompt. The server has its own limit.
+// maxPrompt is the maximum number of bytes that are read of a prompt. The
+// server has its own limit.
 const maxPrompt = 32 << 20
 
 // readPrompt returns the prompt in arg, or on standard input if arg is "-".
@@ -192,7 +193,7 @@ func (a *app) readPrompt(arg string, images []string) (client.Prompt, error) {
 	return p, nil
 }
 
-// maxImage is the largest image file, in bytes.
+// maxImage is the maximum size of an image file, in bytes.
 const maxImage = 32 << 20
 
 func readImage(file string) (client.Image, error) {

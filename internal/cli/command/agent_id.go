@@ -37,9 +37,9 @@ func (a *App) ResolveAgents(cmd *cobra.Command, args []string) error {
 
 var fullAgentID = regexp.MustCompile(`^bc-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// ResolveAgent returns the id of the agent that arg means: an id, the beginning
-// of one with or without "bc-", or a name. Unless arg is a complete id, it asks
-// the server.
+// ResolveAgent returns the id of the agent that arg identifies. arg may be an
+// id, the beginning of an id with or without "bc-", or a name. Unless arg is a
+// complete id, it asks the server.
 func (a *App) ResolveAgent(ctx context.Context, arg string) (string, error) {
 	if fullAgentID.MatchString(arg) || arg == "" {
 		return arg, nil

@@ -28,16 +28,16 @@ type App struct {
 	Out    *cli.Output
 	Output bool // the flag --output
 
-	Version  string // of this program
+	Version  string // version of this program
 	Embedded fs.FS  // the files that make build adds, such as the machine binaries
 }
 
-// ConfigureOutput creates the output that the configuration asks for.
+// ConfigureOutput creates the output that the configuration selects.
 func (a *App) ConfigureOutput() {
 	a.Out = cli.New(a.Stdout, a.Stderr, cli.Options{JSON: a.Config.JSON, NoColor: a.Config.NoColor, Dumb: a.Config.Dumb})
 }
 
-// ReportDone reports what was done to an agent, or to another object with an ID.
+// ReportDone reports an action on an agent, or on another object with an ID.
 func (a *App) ReportDone(what, agentID string) error {
 	if a.Out.JSON() {
 		return a.Out.Value(map[string]string{"id": agentID})

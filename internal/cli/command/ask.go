@@ -30,11 +30,11 @@ func (a *App) newAsker(ctx context.Context, c *client.Client, agentID string, fo
 		return nil
 	}
 	k := &asker{a: a, client: c, agentID: agentID}
-	go k.listen(ctx) // ends with the process: reading a terminal cannot be stopped
+	go k.listen(ctx) // runs until the process ends, because reading a terminal cannot be stopped
 	return k
 }
 
-// saw handles an event that has been printed.
+// saw handles an event that was just printed.
 func (k *asker) saw(e client.Event) {
 	if k == nil {
 		return

@@ -8,8 +8,9 @@ import (
 	"aloft/internal/cli"
 )
 
-// OpenBrowser opens a URL from the server in the user's browser. The programs
-// below would also open files and start other programs, so it must be a page.
+// OpenBrowser opens a URL from the server in the user's browser. The URL must
+// be a web page, because the programs below would also open files and start
+// other programs.
 func OpenBrowser(address string) error {
 	if u, err := url.Parse(address); err != nil || u.Scheme != "http" && u.Scheme != "https" {
 		return fmt.Errorf("the server's address %q does not begin with http:// or https://", cli.Line(address, 200))

@@ -10,9 +10,9 @@ import (
 	"aloft/internal/client"
 )
 
-// AddCompletion adds shell completion to cmd and the commands below it: of arguments
-// that their usage calls AGENT or ENVIRONMENT, and of the flags --env and --run-mode.
-// Commands with a completion of their own keep it.
+// AddCompletion adds shell completion to cmd and the commands below it: for
+// arguments that a command's usage calls AGENT or ENVIRONMENT, and for the
+// flags --env and --run-mode. Commands that already have completion keep it.
 func (a *App) AddCompletion(cmd *cobra.Command) {
 	if words := strings.Fields(cmd.Use); len(words) > 1 && cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 {
 		switch first, _, _ := strings.Cut(strings.Trim(words[1], "[]."), "|"); first {
@@ -21,13 +21,14 @@ func (a *App) AddCompletion(cmd *cobra.Command) {
 		case "ENVIRONMENT":
 			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 				if len(args) > 0 {
-					return nil, cobra.ShellCompDirectiveDefault // a file, or a version
+					return nil, cobra.ShellCompDirectiveDefault // complete with files; versions have no completion
 				}
 				return a.completeEnvironments(cmd, true)
 			}
 		}
 	}
-	// Ignore the errors: they mean that the command has its own completion.
+	// Ignore the errors: an error means that the command has its own
+	// completion.
 	if cmd.Flags().Lookup("env") != nil {
 		_ = cmd.RegisterFlagCompletionFunc("env", func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return a.completeEnvironments(cmd, false)
@@ -54,7 +55,8 @@ func (a *App) completeEnvironments(cmd *cobra.Command, ids bool) ([]cobra.Comple
 	})
 }
 
-// ask asks the server for the items to complete with. Without a server there are none.
+// ask asks the server for the items to complete with. Without a server, it
+// returns none.
 func ask[T any](a *App, cmd *cobra.Command, of func(context.Context, *client.Client) ([]T, error), one func(T) cobra.Completion) ([]cobra.Completion, cobra.ShellCompDirective) {
 	const none = cobra.ShellCompDirectiveNoFileComp
 	c, err := a.Connect()

@@ -7,9 +7,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Config holds the flags and variables of commands that connect to a server. They
-// are read only here. An API key is never a flag's value, because other users of the
-// computer could see it.
+// Config holds the flags and variables of commands that connect to a server. No
+// other code reads them. An API key is never a flag's value, because other
+// users of the computer could see it.
 type Config struct {
 	URL     string // --url, ALOFT_URL
 	KeyFile string // --api-key-file
@@ -21,7 +21,7 @@ type Config struct {
 	Dumb    bool   // TERM=dumb
 }
 
-// NewConfig returns the configuration of the environment variables.
+// NewConfig returns the configuration from the environment variables.
 func NewConfig(getenv func(string) string) Config {
 	return Config{
 		URL:     getenv("ALOFT_URL"),
@@ -33,7 +33,8 @@ func NewConfig(getenv func(string) string) Config {
 	}
 }
 
-// AddFlags adds the flags that set c. Values of the environment are the defaults.
+// AddFlags adds the flags that set c. The defaults come from the environment
+// variables.
 func (c *Config) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.URL, "url", c.URL, "`address` of the server (ALOFT_URL)")
 	flags.StringVar(&c.KeyFile, "api-key-file", "", "`file` that holds the API key; or set ALOFT_API_KEY")

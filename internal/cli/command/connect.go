@@ -14,9 +14,9 @@ import (
 	"aloft/internal/client"
 )
 
-// Connect returns a client for the configured server, or else for the saved login,
-// or else for a server on this computer. A key is sent only to the server that it
-// belongs to.
+// Connect returns a client for the configured server, or else for the saved
+// login, or else for a server on this computer. The client sends a key only to
+// the server to which the key belongs.
 func (a *App) Connect() (*client.Client, error) {
 	url, key := a.Config.URL, a.Config.Key
 	if a.Config.KeyFile != "" {
@@ -110,8 +110,9 @@ func (l Login) Write(file string) error {
 	return atomicfile.Write(file, append(data, '\n'), 0o600)
 }
 
-// localServer returns the server that uses the data folder dir, if the folder records
-// its address. unread is the error from reading its key, if any.
+// localServer returns the server that uses the data folder dir, if the folder
+// records its address. unread is the error from reading the server's key, if
+// any.
 func localServer(dir string) (l Login, unread error) {
 	url, err := os.ReadFile(filepath.Join(dir, "server.url"))
 	if err != nil {

@@ -50,12 +50,12 @@ func (a *App) WatchNewRun(ctx context.Context, c *client.Client, agentID, runID 
 	return &cli.Problem{Exit: cli.Interrupted, Code: "interrupted", Err: err}
 }
 
-// hints prints commands for an agent that is working.
+// hints prints suggested commands for an agent that is working.
 func (a *App) hints(agentID string) {
 	a.printHints(agentID, [2]string{"watch it", "logs --follow"}, [2]string{"stop it", "stop"})
 }
 
-// endHints prints commands for an agent whose run has ended.
+// endHints prints suggested commands for an agent whose run has ended.
 func (a *App) endHints(agentID string, t *cli.Transcript) {
 	var rows [][2]string
 	if t.Ended.Status == client.Finished || len(t.Branches) > 0 {
@@ -67,8 +67,8 @@ func (a *App) endHints(agentID string, t *cli.Transcript) {
 	a.printHints(agentID, append(rows, [2]string{"send a follow-up", "follow-up"})...)
 }
 
-// printHints prints a line for each row: a purpose, and the command of
-// `aloft agent` for it.
+// printHints prints a line for each row, which consists of a purpose and a
+// subcommand of `aloft agent`.
 func (a *App) printHints(agentID string, rows ...[2]string) {
 	for _, row := range rows {
 		line := "aloft agent " + row[1] + " " + cli.Line(agentID, 80)
@@ -92,7 +92,7 @@ func (a *App) followRun(ctx context.Context, c *client.Client, agentID, runID st
 	return a.ShowOutcome(agentID, t)
 }
 
-// Journal says what to read of an agent's journal.
+// Journal selects a part of an agent's journal.
 type Journal struct {
 	AgentID string
 	Part    client.Part
@@ -104,8 +104,8 @@ func (j Journal) Events(ctx context.Context, c *client.Client) iter.Seq2[client.
 	return c.EventsIn(ctx, j.AgentID, j.Part, j.Follow)
 }
 
-// Transcribe prints the journal's events that choose selects. It stops after the first
-// event for which choose returns end.
+// Transcribe prints the journal's events for which choose returns true as its
+// first result. It stops after the first event for which choose returns end.
 func (a *App) Transcribe(ctx context.Context, t *cli.Transcript, c *client.Client, j Journal, choose func(client.Event) (show, end bool)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	asker := a.newAsker(ctx, c, j.AgentID, j.Follow)
@@ -150,8 +150,8 @@ func (a *App) ShowOutcome(agentID string, t *cli.Transcript) error {
 	return &cli.Problem{Exit: cli.RunFailed, Code: strings.ToLower(end.Status), Message: "the run ended as " + end.Status}
 }
 
-// FollowStream prints a run's public event stream, one event per line. Its format is
-// part of the API and stable.
+// FollowStream prints a run's public event stream, one event per line. The
+// format is part of the API, so it is stable.
 func (a *App) FollowStream(ctx context.Context, c *client.Client, agentID, runID string) error {
 	var result struct {
 		Status string `json:"status"`
@@ -165,7 +165,7 @@ func (a *App) FollowStream(ctx context.Context, c *client.Client, agentID, runID
 		case "result":
 			_ = json.Unmarshal(e.Data, &result) // an empty status counts as a failure
 		case "error":
-			_ = json.Unmarshal(e.Data, &failure) // keep the default message
+			_ = json.Unmarshal(e.Data, &failure) // on an error, keep the default message
 		}
 		if err := a.Out.Value(e); err != nil {
 			return err

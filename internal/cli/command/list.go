@@ -11,12 +11,12 @@ import (
 // List describes a command that prints a list from the server.
 type List[T any] struct {
 	Use, Short string
-	Long       string // "" if short is enough
+	Long       string // "" if the short text is enough
 	Example    string
 	Args       cobra.PositionalArgs
 	Of         func(ctx context.Context, c *client.Client, args []string) ([]T, error)
 	Head       []string
-	Row        func(T) []string // clean
+	Row        func(T) []string // columns of a row, in clean text
 	None       string           // printed for an empty list
 	Complete   cobra.CompletionFunc
 }

@@ -13,9 +13,9 @@ import (
 	"aloft/internal/client"
 )
 
-// AddModelFlags adds the flags --model and --model-param to a command. The returned
-// function reads them; it returns nil if neither is given. Unless anyModel is set,
-// --model-param requires --model.
+// AddModelFlags adds the flags --model and --model-param to a command. The
+// returned function reads them; it returns nil if neither flag is given. Unless
+// anyModel is set, --model-param requires --model.
 func (a *App) AddModelFlags(cmd *cobra.Command, usage string, anyModel bool) func() (*client.ModelRef, error) {
 	var id string
 	var params []string

@@ -13,7 +13,8 @@ import (
 	"aloft/internal/secret"
 )
 
-// ReadSecret returns the secret value of that name from file, a pipe or the terminal.
+// ReadSecret returns the value of the named secret from file, a pipe or the
+// terminal.
 func (a *App) ReadSecret(name, file string) (string, error) {
 	var data []byte
 	var err error
@@ -23,7 +24,7 @@ func (a *App) ReadSecret(name, file string) (string, error) {
 		var f *os.File
 		if f, err = os.Open(file); err == nil {
 			data, err = io.ReadAll(io.LimitReader(f, secret.MaxValue+2))
-			_ = f.Close() // read only
+			_ = f.Close() // opened only for reading
 		}
 	case isFile && cli.IsTerminal(stdin):
 		fmt.Fprintf(a.Stderr, "Value of %s (not shown): ", name)

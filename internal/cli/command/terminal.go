@@ -37,8 +37,8 @@ func SizeOf(out *os.File) (columns, rows int) {
 	return columns, rows
 }
 
-// InRawMode puts the terminal into raw mode, runs work with the keys typed, and
-// restores the terminal.
+// InRawMode puts the terminal into raw mode, calls work with a channel of the
+// typed keys, and restores the terminal.
 func (a *App) InRawMode(ctx context.Context, in, out *os.File, work func(ctx context.Context, keys <-chan []byte, sizes <-chan os.Signal) (int, error)) (int, error) {
 	was, err := term.MakeRaw(int(in.Fd()))
 	if err != nil {
@@ -51,13 +51,13 @@ func (a *App) InRawMode(ctx context.Context, in, out *os.File, work func(ctx con
 	keys := make(chan []byte)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go read(ctx, in, keys) // a blocked read ends with the process
+	go read(ctx, in, keys) // a blocked read ends only with the process
 	code, err := work(ctx, keys, sizes)
 	_, _ = io.WriteString(out, "\x1b[?25h\x1b[0m\r\n") // the remote program may have changed these
 	return code, err
 }
 
-// read sends what it reads from in to keys until EOF, then closes keys.
+// read sends its input from in to keys until EOF, then closes keys.
 func read(ctx context.Context, in io.Reader, keys chan<- []byte) {
 	defer close(keys)
 	for {
@@ -76,8 +76,9 @@ func read(ctx context.Context, in io.Reader, keys chan<- []byte) {
 	}
 }
 
-// AttachOnce shows a program on the terminal out until the program exits, and returns
-// its exit code. The error is ErrCut if the connection was lost.
+// AttachOnce shows a program on the terminal out until the program exits, and
+// returns the program's exit code. The error is ErrCut if the connection was
+// lost.
 func AttachOnce(ctx context.Context, open OpenPTY, ask client.PTYRequest, out *os.File, keys <-chan []byte, sizes <-chan os.Signal) (int, error) {
 	p, err := open(ctx)
 	if err != nil {
@@ -93,8 +94,8 @@ func AttachOnce(ctx context.Context, open OpenPTY, ask client.PTYRequest, out *o
 	return watchPTY(ctx, p, out, out)
 }
 
-// typing sends keys and terminal sizes to p. When keys is closed it detaches if
-// leave is set, and sends EOF otherwise.
+// typing sends keys and terminal sizes to p. When keys is closed, it detaches
+// if leave is true, or else sends EOF.
 func typing(ctx context.Context, p *client.PTY, keys <-chan []byte, sizes <-chan os.Signal, out *os.File, leave bool) {
 	for {
 		var err error
@@ -117,15 +118,16 @@ func typing(ctx context.Context, p *client.PTY, keys <-chan []byte, sizes <-chan
 			return
 		}
 		if err != nil {
-			return // watchPTY reports the error
+			return // watchPTY will report the error
 		}
 	}
 }
 
-// ErrCut means that the connection ended before the program did.
+// ErrCut means that the connection ended before the program exited.
 var ErrCut = errors.New("the connection to the machine was lost")
 
-// watchPTY copies a program's output until it exits, and returns its exit code.
+// watchPTY copies a program's output until the program exits, and returns the
+// exit code.
 func watchPTY(ctx context.Context, p *client.PTY, out, errs io.Writer) (int, error) {
 	for {
 		e, err := p.Next(ctx)
@@ -154,8 +156,8 @@ func watchPTY(ctx context.Context, p *client.PTY, out, errs io.Writer) (int, err
 	}
 }
 
-// RunPTY runs a command and returns its exit code. Losing the connection ends the
-// command.
+// RunPTY runs a command and returns the exit code. If the connection is lost,
+// the command ends.
 func (a *App) RunPTY(ctx context.Context, open OpenPTY, ask client.PTYRequest) (int, error) {
 	if *ask.TTY {
 		in, out, err := a.NeedTerminal()
@@ -178,7 +180,7 @@ func (a *App) RunPTY(ctx context.Context, open OpenPTY, ask client.PTYRequest) (
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	keys := make(chan []byte)
-	go read(ctx, a.Stdin, keys) // a blocked read ends with the process
+	go read(ctx, a.Stdin, keys) // a blocked read ends only with the process
 	go typing(ctx, p, keys, nil, nil, false)
 	return watchPTY(ctx, p, a.Stdout, a.Stderr)
 }

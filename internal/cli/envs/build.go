@@ -113,8 +113,9 @@ func newEnvCancelCommand(a *app) *cobra.Command {
 	}
 }
 
-// newestBuild returns the id of the build that of names. If of names an environment,
-// that is its newest build that was not skipped.
+// newestBuild returns the id of the build that the argument names. If the
+// argument names an environment, it returns the environment's newest build that
+// was not skipped.
 func newestBuild(ctx context.Context, c *client.Client, of string) (string, error) {
 	if strings.HasPrefix(of, "bld-") {
 		return of, nil
@@ -169,7 +170,7 @@ build ends.`,
 type cleaned struct {
 	out   *cli.Output
 	words cli.Cleaner
-	part  []byte // of a UTF-8 sequence cut at the end of the last write
+	part  []byte // incomplete UTF-8 sequence at the end of the last write
 }
 
 // Write implements [io.Writer].

@@ -14,7 +14,7 @@ import (
 	"aloft/internal/environment"
 )
 
-// Exit codes of `aloft env check`, as linters use them.
+// Exit codes of `aloft env check`, with the meaning that linters give them.
 const (
 	checkWarnings = 1
 	checkErrors   = 2

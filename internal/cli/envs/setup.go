@@ -86,9 +86,9 @@ type setUp struct {
 	*app
 	c     *client.Client
 	in    *bufio.Reader
-	flags *pflag.FlagSet // of this command, to start another one for the same server
+	flags *pflag.FlagSet // flags of this command, to start another process for the same server
 	agent client.Agent
-	text  string // of the environment.json; "" before the first snapshot
+	text  string // text of the environment.json; "" before the first snapshot
 	tried string // text of the last test build
 }
 
@@ -177,14 +177,15 @@ func (s *setUp) shell(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// choice is one thing that a person can do next. do returns true to end the session.
+// choice is an action that a person can choose next. do returns true to end the
+// session.
 type choice struct {
 	key, words string
 	do         func(context.Context) (bool, error)
 }
 
-// ask offers choices until one ends the session. After an error it prints the error
-// and asks again, so that nothing is lost.
+// ask offers choices until one ends the session. After an error it prints the
+// error and asks again, so that an error does not end the session.
 func (s *setUp) ask(ctx context.Context) error {
 	for {
 		choices := []choice{{"s", "save the disk and propose an environment.json", s.save}}
@@ -317,7 +318,7 @@ func (s *setUp) keep(ctx context.Context) (bool, error) {
 	return s.end(ctx)
 }
 
-// end offers to discard the machine.
+// end asks whether to discard the machine.
 func (s *setUp) end(ctx context.Context) (bool, error) {
 	if s.confirm("The machine is no longer needed. Discard it?") {
 		return s.discard(ctx)

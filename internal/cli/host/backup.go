@@ -55,7 +55,7 @@ decrypt it has all secrets of the server.`,
 			if err != nil {
 				return err
 			}
-			defer func() { _ = out.Close() }() // drops it unless it is committed
+			defer func() { _ = out.Close() }() // deletes the backup unless it was committed
 			to, err := a.recipients(recipients, passphrase)
 			if err != nil {
 				return err
@@ -109,7 +109,7 @@ from a place that you trust.`,
 				if err != nil {
 					return command.UsageError(err)
 				}
-				defer func() { _ = f.Close() }() // read only
+				defer func() { _ = f.Close() }() // opened only for reading
 				from = f
 			}
 			identities, err := a.identities(identity, passphrase, args[0] == "-")
@@ -141,13 +141,13 @@ from a place that you trust.`,
 
 func (a *app) logger() *slog.Logger { return slog.New(slog.NewTextHandler(a.Stderr, nil)) }
 
-// backupFile is where a backup is written. Without Commit, Close drops it.
+// backupFile is the destination of a backup. Without Commit, Close deletes it.
 type backupFile interface {
 	io.WriteCloser
 	Commit() error
 }
 
-// openBackup opens the new file with that name, or standard output.
+// openBackup opens a new file with the given name, or standard output.
 func (a *app) openBackup(name, data string) (backupFile, error) {
 	if name == "-" {
 		if f, ok := a.Stdout.(*os.File); ok && cli.IsTerminal(f) {
@@ -200,7 +200,7 @@ func (a *app) reportBackup(sum backup.Summary, name string) error {
 	return nil
 }
 
-// recipients returns those who can decrypt the backup.
+// recipients returns the recipients who can decrypt the backup.
 func (a *app) recipients(keys []string, file string) ([]age.Recipient, error) {
 	if len(keys) > 0 {
 		to, err := age.ParseRecipients(strings.NewReader(strings.Join(keys, "\n")))
@@ -233,7 +233,7 @@ func (a *app) identities(identity, file string, stdin bool) ([]age.Identity, err
 			return nil, command.UsageError(err)
 		}
 		keys, err := age.ParseIdentities(bytes.NewReader(text))
-		if err != nil { // which may quote the key
+		if err != nil { // omit the error, which may quote the key
 			return nil, command.UsageError(fmt.Errorf("%s: no age private key in it", identity))
 		}
 		return keys, nil
@@ -246,7 +246,7 @@ func (a *app) identities(identity, file string, stdin bool) ([]age.Identity, err
 	return []age.Identity{i}, err
 }
 
-// maxPassphrase is the most bytes of a passphrase.
+// maxPassphrase is the maximum length of a passphrase, in bytes.
 const maxPassphrase = 4096
 
 // passphrase returns the passphrase in the file, or asks for it.
@@ -282,11 +282,11 @@ func (a *app) askPassphrase(prompt string) (string, error) {
 	return string(text), err
 }
 
-// progressEvery is how often the progress is shown: in place on a terminal, and otherwise
-// by a line.
+// progressEvery is how often the progress is shown, in place on a terminal, or
+// else as a new line.
 const progressEvery, progressLineEvery = 200 * time.Millisecond, 10 * time.Second
 
-// A progress shows on standard error how far a backup is.
+// A progress shows the progress of a backup on standard error.
 type progress struct {
 	out   io.Writer
 	live  bool

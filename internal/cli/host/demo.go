@@ -76,7 +76,7 @@ func (a *app) demo(ctx context.Context, stay bool) (err error) {
 
 	config := server.DefaultConfig()
 	config.Machine.Docker = true
-	config.Outbound.Open = []string{"127.0.0.1/32"} // the sample repository is served there
+	config.Outbound.Open = []string{"127.0.0.1/32"} // the sample repository is served on this address
 	var words string
 	config.Models[0], words = a.demoModel(ctx)
 	a.Out.Note("%s", words)
@@ -90,7 +90,7 @@ func (a *app) demo(ctx context.Context, stay bool) (err error) {
 	if err != nil {
 		return err
 	}
-	// The server outlives an interrupt until the cleanup is done.
+	// After an interrupt, the server continues until the cleanup is done.
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	served := make(chan error, 1)
 	go func() { served <- s.Run(serving) }()
@@ -107,7 +107,8 @@ func (a *app) demo(ctx context.Context, stay bool) (err error) {
 		return err
 	}
 	a.Out.Note("server at %s, repository at %s\n", s.URL, repo.URL)
-	// Delete agents created in the dashboard too: stopping the server leaves machines up.
+	// Delete agents created in the dashboard too: stopping the server does not
+	// stop machines.
 	defer func() { err = errors.Join(err, deleteAgents(context.WithoutCancel(ctx), c)) }()
 	if err := a.demoAgent(ctx, c, repo, filepath.Join(dir, "check")); err != nil || !stay {
 		return err
@@ -176,8 +177,9 @@ func (a *app) demoAgent(ctx context.Context, c *client.Client, repo *demoRepo, d
 	return nil
 }
 
-// demoRun shows a run of the demo agent until it ends. has are the facilities of the
-// agent's machine, none if the server does not name them.
+// demoRun shows a run of the demo agent until it ends. The result has lists the
+// capabilities of the agent's machine, or none if the server does not name
+// them.
 func (a *app) demoRun(ctx context.Context, c *client.Client, agentID, runID string) (t *cli.Transcript, has agent.Facilities, err error) {
 	t = cli.NewTranscript(a.Out)
 	err = a.Transcribe(ctx, t, c, command.Journal{AgentID: agentID, Follow: true}, func(e client.Event) (show, end bool) {
@@ -190,8 +192,8 @@ func (a *app) demoRun(ctx context.Context, c *client.Client, agentID, runID stri
 	return t, has, err
 }
 
-// demoMachine has the agent install a package and run a container, or says why its
-// machine cannot.
+// demoMachine makes the agent install a package and run a container, or prints
+// why its machine cannot.
 func (a *app) demoMachine(ctx context.Context, c *client.Client, agentID string, has agent.Facilities) error {
 	if has.PackageManager != "apt-get" || !has.Root {
 		a.Out.Line("%s not in this demo: machines with this host's system need apt and sudo on the host.\n", a.Out.Style(cli.Bold, "Packages and Docker:"))
@@ -220,8 +222,8 @@ func (a *app) demoMachine(ctx context.Context, c *client.Client, agentID string,
 	return nil
 }
 
-// demoModel returns the best model available without configuration, and a line that
-// names it.
+// demoModel returns the best model available without configuration, and a line
+// that names the model.
 func (a *app) demoModel(ctx context.Context) (server.ModelConfig, string) {
 	if m, variable := server.ModelOfKey(a.Getenv); variable != "" {
 		return m, "model: " + m.Name + ", with " + variable

@@ -71,7 +71,7 @@ func newDemoRepo(dir string) (*demoRepo, error) {
 			Logger: log.New(io.Discard, "", 0), Stderr: io.Discard,
 		},
 	}
-	go func() { _ = r.server.Serve(l) }() // ends with Close
+	go func() { _ = r.server.Serve(l) }() // returns after Close
 	return r, nil
 }
 

@@ -85,8 +85,8 @@ doctor connects to that database.`,
 	return cmd
 }
 
-// existing returns dir or its nearest parent that exists, whose file system dir will
-// be on.
+// existing returns dir if it exists, or else its nearest existing parent, which
+// is on the file system that dir will use.
 func existing(dir string) string {
 	for {
 		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {

@@ -18,11 +18,11 @@ import (
 	"aloft/internal/hook"
 )
 
-// hookDenied is the exit code of `aloft hooks test` if a hook denies the event. It is
-// the exit code with which a hook itself denies.
+// hookDenied is the exit code of `aloft hooks test` if a hook denies the event.
+// A hook denies with the same exit code.
 const hookDenied = 2
 
-// maxHookInput is the most bytes read from stdin.
+// maxHookInput is the maximum number of bytes that are read from stdin.
 const maxHookInput = 16 << 20
 
 func newHooksTestCommand(a *app) *cobra.Command {

@@ -44,8 +44,8 @@ as debian:12 or ghcr.io/team/app@sha256:….`,
 	return cmd
 }
 
-// open opens the store that the flags select. The registries of the named images
-// may be at any address, because the operator has named them.
+// open opens the store that the flags select. The registries of the named
+// images may have any address, because the operator has chosen them.
 func (f *imageFlags) open(a *app, named ...string) (*image.Store, server.Config, error) {
 	if os.Geteuid() != 0 {
 		return nil, server.Config{}, &cli.Problem{Exit: cli.Denied, Code: "not_root", Message: "unpacking layers with file owners requires root", Hint: "run it with sudo"}
@@ -308,7 +308,8 @@ func (a *app) pruneCache(ctx context.Context, data string, c server.Config) erro
 	return errors.Join(b.Prune(ctx), b.Engine.Close())
 }
 
-// lastLines keeps the last lines of a command's output, to show if the command fails.
+// lastLines keeps the last lines of a command's output, to print them if the
+// command fails.
 type lastLines struct {
 	mu    sync.Mutex
 	lines []string

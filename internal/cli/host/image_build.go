@@ -30,8 +30,9 @@ type imageBuild struct {
 	epoch                          int64
 }
 
-// baseTime is the latest modification time of files in the base image, in Unix seconds,
-// unless SOURCE_DATE_EPOCH is set. It is when we last changed the Debian release.
+// baseTime is the latest modification time of files in the base image, in Unix
+// seconds, unless SOURCE_DATE_EPOCH is set. It is the date of the last change
+// of the Debian release in the image.
 const baseTime = 1_760_000_000
 
 func newImageBuildCommand(a *app, f *imageFlags) *cobra.Command {
@@ -154,16 +155,17 @@ func (a *app) buildBase(cmd *cobra.Command, f *imageFlags, o imageBuild, name st
 	return a.printImage("local:"+name, img)
 }
 
-// buildProgress shows the output of a build: in the status line, or as lines if
-// there is none.
+// buildProgress shows the output of a build: in the status line, or, without
+// one, as separate lines.
 type buildProgress struct {
 	out   *cli.Output
 	began time.Time
 	last  lastLines
-	shown time.Time // when add printed a line
+	shown time.Time // time at which add last printed a line
 }
 
-// detailEvery is how often a line is printed that is not a new step.
+// detailEvery is the minimum time between printed lines that are not a new
+// step.
 const detailEvery = 5 * time.Second
 
 // add shows a line of output. It is called by one goroutine at a time.

@@ -13,8 +13,8 @@ import (
 )
 
 // newSandboxCommand returns the command that runs the machines' sandbox without
-// a server. Package front parses its flags, because it knows where the flags of
-// the sandboxed command begin.
+// a server. Package front parses its flags, because only front knows where the
+// flags of the sandboxed command begin.
 func newSandboxCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:                "sandbox [run | explain | probe] [FLAG]... [-- COMMAND [ARGUMENT]...]",

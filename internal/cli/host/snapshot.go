@@ -178,7 +178,7 @@ func (a *app) move(ctx context.Context, name string, do func(*layer.Store, *blob
 	})
 }
 
-// bucketURL returns the URL of a bucket, which name may give as a folder.
+// bucketURL returns the URL of a bucket, where name may also be a folder.
 func bucketURL(name string) (string, error) {
 	if strings.Contains(name, "://") {
 		return name, nil

@@ -93,7 +93,7 @@ func portOf(ctx context.Context, c *client.Client, agentID, s string) (uint16, e
 
 // forward listens until ctx is done, and then returns nil.
 func (a *app) forward(ctx context.Context, c *client.Client, agentID string, port, local uint16) error {
-	if _, err := c.Agent(ctx, agentID); err != nil { // fail before listening if there is no such agent
+	if _, err := c.Agent(ctx, agentID); err != nil { // check before listening that the agent exists
 		return err
 	}
 	var lc net.ListenConfig

@@ -23,7 +23,7 @@ machine is woken. The agent keeps running; pause it with 'aloft agent pause'.`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.CompleteAgents,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, err := a.Connect(); err != nil { // its error is clearer than ssh's
+			if _, err := a.Connect(); err != nil { // check the connection first, because this error is clearer than ssh's
 				return err
 			}
 			program, err := exec.LookPath("ssh")

@@ -50,8 +50,9 @@ func (a *app) sshOptions() ([]string, error) {
 // agentOfHost returns the agent ID in a host name.
 func agentOfHost(host string) string { return strings.TrimPrefix(host, "aloft.") }
 
-// forgetOldKey removes the host's key from our known_hosts if its machine has been recreated
-// since. It is safe to run in several processes at once.
+// forgetOldKey removes the host's key from our known_hosts if the machine was
+// recreated after the key was stored. It is safe to run in several processes at
+// once.
 func (a *app) forgetOldKey(host, boot string) error {
 	file := a.knownHosts()
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
@@ -61,7 +62,7 @@ func (a *app) forgetOldKey(host, boot string) error {
 	if err != nil {
 		return err
 	}
-	defer lock.Close() // and unlock
+	defer lock.Close() // Close also unlocks
 	if err := lockfile.Block(lock); err != nil {
 		return fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}

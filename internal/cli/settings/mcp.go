@@ -68,8 +68,8 @@ func newMCPListCommand(a *app) *cobra.Command {
 	}
 }
 
-// mcpServer returns the MCP server with the given name, the caller's before the
-// team's, and the client that found it.
+// mcpServer returns the MCP server with the given name, and the client that
+// found it. The caller's servers precede the team's.
 func (a *app) mcpServer(cmd *cobra.Command, name string, team bool) (*client.Client, client.MCPServer, error) {
 	c, err := a.Connect()
 	if err != nil {
@@ -91,7 +91,7 @@ func (a *app) mcpServer(cmd *cobra.Command, name string, team bool) (*client.Cli
 	return c, *found, nil
 }
 
-// mcpDone reports what was done to a server.
+// mcpDone reports an action on a server.
 func (a *app) mcpDone(id, format string, args ...any) error {
 	if a.Out.JSON() {
 		return a.Out.Value(struct {
@@ -211,7 +211,8 @@ func (a *app) nameMCPServer(in *client.NewMCPServer, where []string, program boo
 	return nil
 }
 
-// fromEnviron reads the variables that flags name, written as NAME=VARIABLE.
+// fromEnviron reads the environment variables that flags of the form
+// NAME=VARIABLE name.
 func (a *app) fromEnviron(flags []string, to *map[string]string) error {
 	for _, flag := range flags {
 		name, variable, ok := strings.Cut(flag, "=")
@@ -253,7 +254,8 @@ func newMCPRemoveCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// errMCPTest means that a server cannot be used. The reason has been printed.
+// errMCPTest means that a server cannot be used. The command has already
+// printed the reason.
 var errMCPTest = errors.New("the MCP server cannot be used")
 
 func newMCPTestCommand(a *app) *cobra.Command {

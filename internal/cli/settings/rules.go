@@ -65,7 +65,8 @@ func newRulesShowCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// maxRuleFile is the most bytes read of a rule file. The server's limit is lower.
+// maxRuleFile is the maximum number of bytes that are read of a rule file. The
+// server's limit is lower.
 const maxRuleFile = 4 << 20
 
 func newRulesSetCommand(a *app) *cobra.Command {
