@@ -17,8 +17,8 @@ const defaultThinkingBudget = 16_000
 // minThinkingBudget is Anthropic's lower bound, in tokens.
 const minThinkingBudget = 1024
 
-// defaultFallbackAfter is the default number of failed attempts, which take
-// about three seconds in total.
+// defaultFallbackAfter is the default number of failed attempts. Including the
+// delays, they take about three seconds.
 const defaultFallbackAfter = 3
 
 // checkFallbacks rejects fallbacks that are not configured or lead back to the model

@@ -14,8 +14,8 @@ import (
 	"aloft/internal/client"
 )
 
-// ResolveAgents replaces each argument that the command's usage calls AGENT by the
-// id of the agent that it means.
+// ResolveAgents replaces each argument that the command's usage calls AGENT by
+// the id of that agent.
 func (a *App) ResolveAgents(cmd *cobra.Command, args []string) error {
 	for i, word := range strings.Fields(cmd.Use)[1:] {
 		last := i + 1

@@ -21,10 +21,10 @@ type Models struct {
 }
 
 // Choose returns the reference to store for a requested model. If the request
-// names no model, or names "default", it returns the team's default. If the
-// team has no default, it returns "", which means the server's default at the
-// start of each run. If the request then has parameters, it returns the
-// server's current default with them.
+// names no model, or names "default", it returns the team's default, or "" if
+// there is none. "" means the server's default at the start of each run. If
+// such a request sets parameters, Choose returns the team's default, or else
+// the server's current default, with these parameters.
 func (m Models) Choose(ctx context.Context, ref *model.Ref) (string, error) {
 	if ref != nil && ref.ID != agent.DefaultModel {
 		return m.Find(*ref)

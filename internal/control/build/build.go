@@ -76,8 +76,9 @@ type Config struct {
 	// are redacted from logs too; nil means none.
 	Variables    func(ctx context.Context, environmentID string, repoURLs []string) (secret.Set, error)
 	InstallLimit time.Duration // timeout of install; 1 h if 0
-	// StaleAfter is the minimum age at which each use of a build checks whether
-	// a rebuild is due; 0 checks on every use.
+	// StaleAfter is the minimum time between two checks of whether a build must
+	// be rebuilt. The first use of the build after that time checks again; 0
+	// checks on every use.
 	StaleAfter time.Duration
 	// WatchEvery is the interval of checking the default branches for changes
 	// to the environments in use; 0 means never.

@@ -20,7 +20,7 @@ type runningBuild struct {
 	done   chan struct{} // closed when record and err are set
 	record environment.Record
 	err    error
-	news   chan struct{} // closed and replaced when the field last changes; guarded by Builder.mu
+	news   chan struct{} // closed and replaced when a new value is stored in last; guarded by Builder.mu
 	last   string
 }
 

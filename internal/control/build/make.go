@@ -250,7 +250,7 @@ func (b *Builder) work(ctx context.Context, r *environment.Record, p Plan, tell 
 			return nil, err
 		}
 	}
-	// No process of install runs any more; only its files on the disk are kept.
+	// The processes of install have ended; only its files on the disk are kept.
 	b.step("installed")
 	if err := saver.Stop(ctx); err != nil {
 		return nil, err

@@ -33,7 +33,7 @@ type Config struct {
 	Owner   string // this server's name on its leases; unchanged by a restart on the same data
 	Runtime machine.Runtime
 	Limits  machine.Limits // limits of every machine
-	Image   string         // image of every machine without another base
+	Image   string         // image of machines whose environment specifies none
 	Class   string         // isolation class for agents that do not choose one
 	Network policy.Network // what machines may reach; the zero value means no network
 	// ConnectionLogs has the log of each agent's network connections, by the

@@ -62,8 +62,9 @@ func (f *Fleet) SetUpHistory(ctx context.Context, agentID string) ([]string, err
 	return strings.Split(out.Text(), "\n"), nil
 }
 
-// Snapshot saves the disk of an agent's machine under the new id. It puts the
-// machine to sleep and disconnects everyone in it; the next visitor wakes it.
+// Snapshot saves the disk of an agent's machine as the layer with the given id.
+// It puts the machine to sleep and disconnects everyone in it; the next visitor
+// wakes it.
 func (f *Fleet) Snapshot(ctx context.Context, agentID, id string) error {
 	state, err := f.State(ctx, agentID)
 	if err != nil {

@@ -35,7 +35,7 @@ const (
 	maxScopes       = 50
 	maxMetadataURLs = 4           // metadata addresses tried per server
 	refreshBefore   = time.Minute // minimum remaining lifetime; a token with less is renewed
-	maxWords        = 500         // runes of an untrusted error that are repeated
+	maxWords        = 500         // maximum runes of an untrusted error in a message
 )
 
 // CallbackPath is the redirect path for providers.

@@ -141,7 +141,7 @@ func (d *Desk) act(ctx context.Context, p place, s subject, c forge.Comment) err
 		if err = d.start(ctx, p, s, c, q); err != nil && final(err) {
 			t.AgentID = ""
 		}
-	case t.AgentID == id: // an attempt that was not recorded has started it
+	case t.AgentID == id: // an attempt that was not recorded has started the agent
 	case a == nil || a.Archived:
 		t.AgentID, t.Answer = id, ""
 		return nil

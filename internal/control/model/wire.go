@@ -220,8 +220,8 @@ func (b *patientBody) read(p []byte) (int, error) {
 	return n, err
 }
 
-// limit returns an [*Error] if the next bytes of the stream make an event too
-// large. Its limits apply before an SDK decodes the event.
+// limit returns an [*Error] if the next bytes of the stream make an event
+// exceed a limit. It applies the limits before an SDK decodes the event.
 func (b *patientBody) limit(p []byte) error {
 	switch {
 	case b.most == 0 || b.events.Count(p, b.most, maxValues):

@@ -111,7 +111,7 @@ func (s *API) fileRoutes() []rest.Route {
 	}
 }
 
-// withFiles wraps do: it opens the files of the machine of the agent in the
+// withFiles wraps do. It opens the files of the machine whose agent is in the
 // request's path.
 func (s *API) withFiles(do func(http.ResponseWriter, *http.Request, Files) error) rest.Handler {
 	return func(w http.ResponseWriter, r *http.Request, who account.APIKey) error {

@@ -152,7 +152,7 @@ func (s *API) openPTY(w http.ResponseWriter, r *http.Request, who account.APIKey
 
 // Join relays between a client's WebSocket and a machine's, and closes both.
 func Join(w http.ResponseWriter, r *http.Request, pty PTY) error {
-	defer func() { _ = pty.Close() }() // nobody to report the error to
+	defer func() { _ = pty.Close() }() // ignore the error: nobody could act on it
 	// Accept rejects pages of another origin.
 	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled, Subprotocols: []string{ptyProtocol}})
 	if err != nil {

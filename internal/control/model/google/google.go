@@ -60,7 +60,8 @@ func New(cfg Config) (model.Model, error) {
 	}
 	base := strings.TrimSuffix(strings.TrimRight(cfg.BaseURL, "/"), "/v1beta")
 	wire := model.NewWire(cfg.Client, cfg.Key)
-	// The SDK reads values that are not set here from the host's environment.
+	// Set these values, so that the SDK does not read them from the host's
+	// environment.
 	client, err := sdk.NewClient(context.Background(), &sdk.ClientConfig{
 		APIKey: cfg.Key, Backend: sdk.BackendGeminiAPI, HTTPClient: wire.Client,
 		HTTPOptions: sdk.HTTPOptions{BaseURL: base, APIVersion: "v1beta"},
