@@ -38,7 +38,7 @@ const (
 	AllowAgent  = "allow_agent"
 	AllowAlways = "allow_always"
 	Deny        = "deny"
-	Answered    = "answer" // for questions
+	Answered    = "answer" // the decision for questions
 )
 
 // Answer answers an approval.

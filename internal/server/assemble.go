@@ -67,7 +67,7 @@ type assembly struct {
 	models   *models
 	network  policy.Network // network policy of machines
 	reviewer *review.Reviewer
-	outbound *outbound.Client // for connections that users cause
+	outbound *outbound.Client // client for connections that users cause
 	servers  *mcp.Servers
 	issuer   *identity.Issuer
 	pulls    *pull.Desk

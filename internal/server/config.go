@@ -53,11 +53,11 @@ type Config struct {
 	Policy         policyConfig     `yaml:"policy"`
 	API            limitsConfig     `yaml:"api"`
 	Limits         runLimits        `yaml:"limits"` // limits of each run
-	Quotas         quotasConfig     `yaml:"quotas"` // of each person
+	Quotas         quotasConfig     `yaml:"quotas"` // quotas of each person
 	SignIn         signInConfig     `yaml:"sign_in"`
 	Outbound       egressConfig     `yaml:"outbound"` // hosts to which the server itself may connect for users
 	Environments   buildsConfig     `yaml:"environments"`
-	Checks         checksConfig     `yaml:"checks"` // of each run
+	Checks         checksConfig     `yaml:"checks"` // configuration of each run's checks
 	WebSearch      searchConfig     `yaml:"web_search"`
 
 	Connections  []connectionConfig `yaml:"connections"` // senders of events
@@ -96,12 +96,12 @@ type previewConfig struct {
 type ModelConfig struct {
 	ID            string       `yaml:"id"`             // used by --model and the API's model.id
 	Provider      string       `yaml:"provider"`       // anthropic, openai, google, scripted
-	API           string       `yaml:"api"`            // for openai: responses (default) or chat
+	API           string       `yaml:"api"`            // API for openai: responses (default) or chat
 	Name          string       `yaml:"name"`           // the provider's name of the model; default the id
 	BaseURL       string       `yaml:"base_url"`       // default the provider's own address
 	APIKey        string       `yaml:"api_key"`        // the key itself
 	APIKeyEnv     string       `yaml:"api_key_env"`    // or the environment variable with the key
-	Script        string       `yaml:"script"`         // for scripted: a file; default the demonstration
+	Script        string       `yaml:"script"`         // for scripted: path of a script file; default the built-in demonstration
 	ScriptText    []byte       `yaml:"-"`              // text of the file, if it was already read
 	ContextWindow int          `yaml:"context_window"` // tokens; default from the known models
 	MaxOutput     int          `yaml:"max_output"`     // tokens per reply

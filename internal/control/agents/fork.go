@@ -35,7 +35,7 @@ type ForkRequest struct {
 	Forks   []ForkPrompt      // at least one
 	Turn    int               // number of the model's reply after which the forks continue, from 1; 0 means the last reply
 	Model   *model.Ref        // default the agent's model
-	EnvVars map[string]string // of the forks; the agent's own are not copied
+	EnvVars map[string]string // variables of the forks; the agent's own are not copied
 	Trace   string            // the request's traceparent
 }
 
@@ -59,7 +59,7 @@ type ForkResult struct {
 // A forkStart is the state that forks start from.
 type forkStart struct {
 	fork.Point
-	notice []agent.Event // for the forks
+	notice []agent.Event // events that tell the forks about changes
 	layer  string        // saved disk, or ""
 	bootID string        // boot whose processes continue, or ""
 }

@@ -33,7 +33,7 @@ type Request struct {
 
 	Repos               []Repository // nil for the repositories of the environment, or else the team's default
 	WorkOnCurrentBranch bool
-	BranchName          *string // to create; default derived from the prompt
+	BranchName          *string // name of the branch to create; default derived from the prompt
 	PullRequest         PullRequestOptions
 
 	Limits *allowance.Amount // limits of each run
@@ -59,17 +59,17 @@ type Repository struct {
 // An Environment says where a new agent's machine comes from.
 type Environment struct {
 	Type   string  // cloud; other types are not supported
-	Name   *string // of a saved environment
+	Name   *string // name of a saved environment
 	Preset string  // setup or vmSetupHelper
-	Image  string  // of the preset setup
+	Image  string  // image for the preset setup
 }
 
 // PullRequestOptions says how a new agent opens pull requests.
 type PullRequestOptions struct {
-	Auto          bool // at the end of each run that has pushed commits
+	Auto          bool // open a pull request at the end of each run that has pushed commits
 	Draft         bool
 	SkipReviewers bool
-	AsApp         bool // as the GitHub App of the server's configuration
+	AsApp         bool // open pull requests as the GitHub App of the server's configuration
 }
 
 // A Subagent is a custom subagent in a [Request].

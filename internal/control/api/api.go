@@ -66,9 +66,9 @@ type Config struct {
 	Identity  Identity
 	Tracer    trace.Tracer                          `needed:"no"` // creates a span for each request that starts a run; nil creates none
 	Ready     func() error                          `needed:"no"` // returns nil once requests can be served; nil means always
-	Metrics   func(context.Context) ([]byte, error) `needed:"no"` // in Prometheus's text format; nil turns metrics off
+	Metrics   func(context.Context) ([]byte, error) `needed:"no"` // returns metrics in Prometheus's text format; nil turns metrics off
 	PerMinute int                                   // requests per key; 0 means no limit
-	Version   string                                // of the server
+	Version   string                                // the server's version
 }
 
 // Identity serves the OpenID Connect discovery documents with which others

@@ -53,7 +53,7 @@ type Config struct {
 	Owner     string // this server's name on its leases
 	Runtime   machine.Runtime
 	Layers    Layers
-	Dir       string // for build logs
+	Dir       string // folder of build logs
 	Image     string // the default image
 	// HaveImage makes an image available, or returns why it cannot; nil leaves
 	// that to the runtime.
@@ -159,7 +159,7 @@ type Base struct {
 const failedFor = 10 * time.Minute
 
 // Prepare returns the base of the plan's machine. If no build fits, Prepare
-// makes one if possible, or waits for the one in progress; tell receives
+// makes one if possible, or waits for the build in progress; tell receives
 // progress messages. A failed build is not an error: the notes describe it.
 func (b *Builder) Prepare(ctx context.Context, p Plan, tell func(string)) (Base, error) {
 	from, notes, err := b.baseOf(ctx, p)

@@ -89,7 +89,7 @@ func load(files fs.FS) (map[string]file, error) {
 	err := fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return nil // it was not built
+			return nil // the dashboard was not built
 		case err != nil:
 			return err
 		case d.IsDir() || path.Ext(name) != packed:

@@ -22,7 +22,7 @@ import (
 type Access struct {
 	Conn   *pod.Conn // shared by all users of the machine; visitors must not close it
 	BootID string
-	Token  string // for exec-daemon
+	Token  string // access token of exec-daemon
 	id     string // machine id
 	once   sync.Once
 	leave  func()

@@ -11,8 +11,8 @@ import (
 
 // Timeouts for copying artifacts while somebody waits.
 const (
-	keepWithin     = 5 * time.Minute  // at the end of a run
-	keepLastWithin = 30 * time.Second // before a machine is destroyed
+	keepWithin     = 5 * time.Minute  // timeout at the end of a run
+	keepLastWithin = 30 * time.Second // timeout before a machine is destroyed
 )
 
 // keep copies new files from the machine's artifacts folder.

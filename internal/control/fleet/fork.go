@@ -84,7 +84,7 @@ func (f *Fleet) save(ctx context.Context, agentID, id string, head int64, alive 
 			return fault.Conflict("the agent has continued meanwhile").Named("agent_moved").Hint("try again")
 		}
 		if !state.Used {
-			return noMachine() // it was never ready, so there is nothing to save
+			return noMachine() // the machine was never ready, so there is nothing to save
 		}
 		if !state.Hibernated || saver.Running() {
 			if err := f.putToSleep(ctx, saver, state); err != nil {

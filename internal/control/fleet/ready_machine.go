@@ -44,7 +44,7 @@ type readyMachine struct {
 	checksHooks bool                        // the machine refuses unhooked calls if it has hooks
 	lacking     []string                    // tools that cannot work in the machine
 	known       []string                    // calls that the machine knew at the time of connecting
-	token       string                      // for exec-daemon
+	token       string                      // access token of exec-daemon
 	folders     []string                    // the repositories' folders
 	repos       []string                    // URLs, if there are several repositories
 	refused     []string                    // messages about dependencies that git may not fetch

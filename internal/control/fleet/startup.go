@@ -24,7 +24,7 @@ type startup struct {
 	*Work
 	state    *agent.State
 	record   journal.Record
-	branches []string // to work on in each repository
+	branches []string // branch to work on in each repository
 	plan     build.Plan
 	base     build.Base    // the base of a new machine
 	set      secret.Set    // the variables for the machine

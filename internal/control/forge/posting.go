@@ -49,7 +49,7 @@ type Status struct {
 	Name    string // such as aloft/review
 	State   CheckState
 	Summary string // one line
-	URL     string // for more details; may be ""
+	URL     string // page with more details; may be ""
 }
 
 // maxStatus is the maximum length of a status's summary that all hosts accept.

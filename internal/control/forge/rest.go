@@ -16,8 +16,8 @@ import (
 // use.
 type REST struct {
 	Wire          *Wire
-	CommentsQuery url.Values // of a list of comments
-	UpdatesQuery  url.Values // of a list of issues, in addition to state and since
+	CommentsQuery url.Values // query for a list of comments
+	UpdatesQuery  url.Values // query for a list of issues, in addition to state and since
 	MaxBody       int        // bytes of a comment
 }
 

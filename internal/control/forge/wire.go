@@ -66,7 +66,7 @@ type Wire struct {
 type WireOptions struct {
 	API     string                            // such as https://api.github.com
 	Tokens  Tokens                            // required
-	Client  *http.Client                      // its transport is used; nil means one with the environment's proxies
+	Client  *http.Client                      // only its transport is used; nil uses the environment's proxies
 	Timeout time.Duration                     // timeout of one request; 30 seconds if 0
 	Headers func(h http.Header, token string) // sets the headers for the kind of host, including the token
 	Words   func(body []byte) string          // extracts the message from the body of an error response

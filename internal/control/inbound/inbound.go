@@ -44,7 +44,7 @@ const maxDelivery = 200
 
 // A Connection is one sender of events, as configured.
 type Connection struct {
-	Name   string // in the URL of the webhook
+	Name   string // name in the URL of the webhook
 	Source string // one of [Sources]
 	Host   string // host of the repositories that it reports on, such as github.com
 	Secret string // key with which the sender signs events
@@ -107,7 +107,7 @@ type Change struct {
 	Branch    string
 	Commit    string
 	Kind      Kind
-	CommentID string // as the sender names it; "" if there is none
+	CommentID string // the sender's id of the comment; "" if there is none
 	Check     string // name of a check; "" if unknown
 	Actor     string // login of the person or account that caused the event
 	Bot       bool   // whether the sender says that the actor is not a person

@@ -45,7 +45,7 @@ type WorkerConfig struct {
 type Worker struct {
 	WorkerConfig
 	events  *due.Worker[store.InboundEvent]
-	trimmed time.Time // of the last trim
+	trimmed time.Time // time of the last trim
 }
 
 // NewWorker returns a worker. Run starts it.

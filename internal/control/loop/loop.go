@@ -43,7 +43,7 @@ type Loop struct {
 	// the machine has reported them.
 	present  atomic.Pointer[map[hook.Event]bool]
 	progress transcript.Progress
-	offers   offer.Offers // of MCP servers
+	offers   offer.Offers // state of the run's MCP servers
 	rules    rulebook.Book
 	requests pullrequest.Requests
 	short    shortages
@@ -155,8 +155,8 @@ func (l *Loop) turns(ctx, whole context.Context) error {
 			switch s := l.rec.Snapshot(); {
 			case len(s.Background()) > 0:
 				err = l.background.wait(ctx)
-			case s.Next() == agent.NextFinish: // and no background subagent has ended since the model was asked
-				titled() // its event must precede the end of the run
+			case s.Next() == agent.NextFinish: // no background subagent has ended since the last request to the model
+				titled() // the event of the title must precede the end of the run
 				if err = l.finish(ctx, whole); l.rec.Closed() {
 					return err
 				}

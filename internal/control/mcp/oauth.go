@@ -158,7 +158,7 @@ func discover(ctx context.Context, hc *http.Client, serverURL string, challenge,
 	}
 	scopes = slices.Clone(scopes[:min(len(scopes), maxScopes)])
 	if slices.Contains(meta.ScopesSupported, "offline_access") && !slices.Contains(scopes, "offline_access") {
-		scopes = append(scopes, "offline_access") // for a refresh token
+		scopes = append(scopes, "offline_access") // required for a refresh token
 	}
 	return grant{Issuer: meta.Issuer, AuthURL: meta.AuthorizationEndpoint, TokenURL: meta.TokenEndpoint, Scopes: scopes, Resource: resource.Resource}, meta, nil
 }

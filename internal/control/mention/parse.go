@@ -20,7 +20,7 @@ type request struct {
 	task   string // first line without options; may be ""
 	model  string
 	branch string
-	review bool // of the pull request; task says what to look for
+	review bool // whether to review the pull request; task says what to look for
 }
 
 // find returns the text after the first mention of the handle: the rest of its

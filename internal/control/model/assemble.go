@@ -28,7 +28,7 @@ const (
 // error.
 type Assembly struct {
 	provider string
-	name     string // of the model
+	name     string // name of the model
 	asked    []conversation.Message
 	parts    []*part
 	byKey    map[string]*part

@@ -16,7 +16,7 @@ import (
 // conversation, whose requests are sequential. A nil Cache stores nothing.
 type Cache struct {
 	provider string
-	name     string                 // of the model
+	name     string                 // name of the model
 	from     []conversation.Message // messages of the last request, as given
 	to       []conversation.Message // from, as the provider accepts it; nil unless each message corresponds to one in from
 	called   map[string]bool        // ids of the calls in to

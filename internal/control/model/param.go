@@ -25,7 +25,7 @@ const (
 // Param is a parameter of a model.
 type Param struct {
 	ID      string
-	Values  []string // that a request can set
+	Values  []string // values that a request can set
 	Default string   // "" leaves it to the provider
 }
 
@@ -149,10 +149,10 @@ type Mode string
 // Modes.
 const (
 	NoThinking  Mode = ""         // the model does not reason, or its API does not tell
-	Budgeted    Mode = "budget"   // with a token budget, if the request sets one
-	Adaptive    Mode = "adaptive" // as much as it needs, if the request enables it
-	ByDefault   Mode = "default"  // as much as it needs, unless the request disables it
-	AlwaysThink Mode = "always"   // as much as it needs, always
+	Budgeted    Mode = "budget"   // reasons with a token budget, if the request sets one
+	Adaptive    Mode = "adaptive" // reasons as much as necessary, if the request enables reasoning
+	ByDefault   Mode = "default"  // reasons as much as necessary, unless the request disables reasoning
+	AlwaysThink Mode = "always"   // always reasons as much as necessary
 )
 
 // Traits are the options that a provider's API has for a model.

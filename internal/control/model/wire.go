@@ -34,7 +34,7 @@ const (
 
 // transport is shared by all providers without their own client.
 var transport = sync.OnceValue(func() *http.Transport {
-	t := http.DefaultTransport.(*http.Transport).Clone() // with proxies from the environment, and HTTP/2
+	t := http.DefaultTransport.(*http.Transport).Clone() // supports proxies from the environment and HTTP/2
 	t.DialContext = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext
 	t.TLSHandshakeTimeout = 2 * dialTimeout
 	t.ResponseHeaderTimeout = headerTimeout

@@ -37,14 +37,14 @@ const (
 // A Question names the part of a pull request to read.
 type Question struct {
 	Subject Subject
-	Commit  string    // for Checks and Log; "" means the head at the forge
-	Check   string    // for Log; "" means the only check that failed
+	Commit  string    // commit for Checks and Log; "" means the head at the forge
+	Check   string    // check for Log; "" means the only check that failed
 	After   time.Time // for Replies: only comments written later, by the forge's clock
 }
 
 // An Answer is the forge's answer to a [Question]. Its texts are untrusted.
 type Answer struct {
-	Text     string // for the model
+	Text     string // the answer as text for the model
 	Remarks  []Remark
 	Checks   []Check
 	Log      string
@@ -167,7 +167,7 @@ func (d *Desk) remarks(ctx context.Context, f forge.Forge, r forge.Repo, p agent
 		}
 		for _, v := range found {
 			if v.Verdict == forge.Commented && v.Body == "" {
-				continue // it only groups comments on lines
+				continue // a review without text only groups comments on lines
 			}
 			one := remark(forge.Comment{Author: v.Author, Body: v.Body, CreatedAt: v.SubmittedAt, URL: v.URL})
 			one.Verdict = string(v.Verdict)

@@ -44,9 +44,9 @@ type Source struct {
 	Link     string           // address of the agent
 }
 
-// Compose returns a pull request's text. The title is that of the single
-// commit, or else derived from the task. The body is the agent's last message,
-// inserted into the project's template.
+// Compose returns a pull request's text. The title is the subject of the commit
+// if there is only one, or else derived from the task. The body is the agent's
+// last message, inserted into the project's template.
 func Compose(s Source) Words {
 	var b strings.Builder
 	summary := cut(strings.TrimSpace(s.Said), maxSaid)

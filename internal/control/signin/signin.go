@@ -30,9 +30,9 @@ import (
 // Lifetimes.
 const (
 	sessionTTL  = 30 * 24 * time.Hour
-	ceremonyTTL = 5 * time.Minute // of a passkey's challenge
+	ceremonyTTL = 5 * time.Minute // lifetime of a passkey's challenge
 	visitTTL    = 10 * time.Minute
-	LinkTTL     = 72 * time.Hour // of a sign-in link
+	LinkTTL     = 72 * time.Hour // lifetime of a sign-in link
 )
 
 // Store stores users and their credentials.

@@ -246,7 +246,7 @@ func (s *API) setArchived(w http.ResponseWriter, r *http.Request, who account.AP
 		if a.Archived = archived; !archived {
 			switch err := s.free(ctx, a); {
 			case fault.Is(err, fault.KindConflict):
-				return events, nil // its last run is about to end and will start the queued prompt
+				return events, nil // the last run is about to end and will start the queued prompt
 			case err != nil:
 				return nil, err
 			}

@@ -39,9 +39,9 @@ type listRepositoriesResponseJSON struct {
 }
 
 // listRepositories lists the repositories on which the caller may run agents:
-// first those of the caller's agents, the most recently used first, then the
-// other repositories that the server's credentials can access. A viewer, who
-// may not run agents, gets only the first part.
+// first the repositories of the caller's agents, the most recently used first,
+// then the other repositories that the server's credentials can access. A
+// viewer, who may not run agents, gets only the first part.
 func (s *API) listRepositories(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	if err := s.Listing.Take(w.Header(), who.UserID); err != nil {
 		return err

@@ -32,7 +32,7 @@ type projector struct {
 	began          time.Time
 	branches       agents.Branches
 	usage          conversation.Usage
-	text           strings.Builder // of the reply being streamed
+	text           strings.Builder // text of the reply that is being streamed
 	thought        strings.Builder
 	thinking       time.Time // start time; zero if the model is not thinking
 	step           int       // number of the current step, from 1

@@ -20,9 +20,9 @@ import (
 // that never expires, since the header must be a number.
 const keptForever = 365 * 24 * time.Hour
 
-// streamRun streams a run's frames as they come, from the first or from the one
-// after Last-Event-ID. All frames come from the journal, so a client that
-// reconnects gets what it missed, from any server.
+// streamRun streams a run's frames as they come, from the first frame or from
+// the frame after Last-Event-ID. All frames come from the journal, so a client
+// that reconnects to any server gets the frames that it missed.
 func (s *API) streamRun(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	err := s.sendRun(w, r, who)
 	if errors.Is(err, store.ErrUnreachable) {

@@ -180,7 +180,7 @@ func dieWhilePosting(t *testing.T, s *Server, h Host) {
 			t.Fatal(err)
 		}
 		die := at
-		if s.dialect.path == "/api/v4" { // its discussions and notes are counted since the beginning
+		if s.dialect.path == "/api/v4" { // for GitLab, count discussions and notes since the beginning
 			die += len(before)
 		}
 		s.DieAt(die)

@@ -44,7 +44,7 @@ type Server struct {
 	page     int      // maximum items per page
 	jobs     []string // LogIDs in the fake; the index is the job's id minus 1
 
-	pending map[int][]forge.LineComment // of the pending review of the token's user, by pull request
+	pending map[int][]forge.LineComment // comments of the pending review of the token's user, by pull request
 	dieAt   int                         // the host dies once before the n-th comment of a review, counted from 1; 0 means never
 	empty   bool                        // whether the pending review exists, even without comments
 }

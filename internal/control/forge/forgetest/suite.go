@@ -17,7 +17,7 @@ import (
 // Host describes a forge with a repository, for one test of [Run].
 type Host struct {
 	Forge forge.Forge
-	Repo  forge.Repo // its default branch is main with one commit; it has nothing else
+	Repo  forge.Repo // contains only its default branch, main, with one commit
 	// Push adds a commit to a branch, and returns the commit's id. It creates
 	// the branch from main if necessary.
 	Push func(t testing.TB, branch string) string

@@ -63,12 +63,12 @@ type comment struct {
 	User        *user
 	Body        string
 	CreatedAt   time.Time `json:"created_at"`
-	SubmittedAt time.Time `json:"submitted_at"` // of a review
+	SubmittedAt time.Time `json:"submitted_at"` // set for a review
 	HTMLURL     string    `json:"html_url"`
 	Path        string
-	Position    int    // of a comment on a line: the line
-	State       string // of a review
-	Comments    int    `json:"comments_count"` // of a review: number of comments on lines
+	Position    int    // line of a comment on a line
+	State       string // set for a review
+	Comments    int    `json:"comments_count"` // number of comments on lines in a review
 }
 
 func (v comment) convert(kind string) forge.Comment {

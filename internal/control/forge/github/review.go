@@ -182,8 +182,8 @@ func (f *Forge) MayWrite(ctx context.Context, r forge.Repo, login string) (bool,
 
 // Prefixes of [forge.Check.LogID].
 const (
-	ofJob = "job-" // of Actions, whose check runs have the ids of their jobs
-	ofRun = "run-" // of another App
+	ofJob = "job-" // a check run of Actions, whose id is also the id of its job
+	ofRun = "run-" // a check run of another App
 )
 
 func (v checkRun) logID() string {

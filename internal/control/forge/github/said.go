@@ -85,7 +85,7 @@ type comment struct {
 	User        user
 	Body        string
 	CreatedAt   time.Time `json:"created_at"`
-	SubmittedAt time.Time `json:"submitted_at"` // of a review
+	SubmittedAt time.Time `json:"submitted_at"` // set for a review
 	HTMLURL     string    `json:"html_url"`
 	Path        string
 	Line        int

@@ -19,8 +19,8 @@ import (
 // Reply identifies the reply that is being written.
 type Reply struct {
 	AgentID, RunID string
-	Task           string // of a subagent; "" for the agent
-	Prefix         string // of the calls' ids
+	Task           string // call id of the subagent; "" for the agent
+	Prefix         string // prefix of the calls' ids
 }
 
 // Draft shows clients the arguments of a reply's calls while the model writes
@@ -31,7 +31,7 @@ type Draft struct {
 	reply   Reply
 	secrets func() *redact.Redactor
 	hide    *redact.Redactor          // nil before the first piece
-	texts   map[string]*redact.Stream // by the model's id for the call
+	texts   map[string]*redact.Stream // redacted arguments, by the model's id for the call
 }
 
 // New returns the draft of a reply on a board; a nil board shows nothing. secrets

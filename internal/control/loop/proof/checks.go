@@ -25,7 +25,7 @@ type Checks struct {
 const (
 	DefaultCheckRounds  = 3
 	DefaultCheckTimeout = 10 * time.Minute
-	MaxCheckTimeout     = 10 * time.Minute // of a Shell call
+	MaxCheckTimeout     = 10 * time.Minute // maximum timeout of a Shell call
 )
 
 // MaxSendBacks returns how often failed checks send the model back to work in a run.

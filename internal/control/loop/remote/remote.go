@@ -87,7 +87,7 @@ type Delta struct {
 
 // Delivered is the outcome of a commit or a push.
 type Delivered struct {
-	Commit string // the repository's commit, or that of its branch on the remote
+	Commit string // the repository's commit, or the commit of its branch on the remote
 	Made   bool   // whether a commit had uncommitted changes
 	Note   string // why git hooks refused or did not run, or ""
 }

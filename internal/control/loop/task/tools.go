@@ -34,8 +34,8 @@ func MayUse(sub *agent.Subagent, spec tool.Spec) bool {
 	return true
 }
 
-// Unavailable returns why an agent does not have a tool, because it is a
-// reviewer or because it is not. It returns "" if the agent has the tool.
+// Unavailable returns why an agent does not have a tool, or "" if the agent has
+// it. Some tools are not for reviewers, and one tool is only for reviewers.
 func Unavailable(s *agent.State, name string) string {
 	switch {
 	case s.Review == nil && name == agent.ReviewTool:

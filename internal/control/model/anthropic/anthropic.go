@@ -25,7 +25,7 @@ const provider = "anthropic"
 
 // Values of [Config.Thinking].
 const (
-	Adaptive = -1 // as much as the model needs; older models reject it
+	Adaptive = -1 // the model decides how much it reasons; older models reject this value
 	Disabled = -2 // none, for models that reason by default
 )
 

@@ -165,7 +165,7 @@ type decoder struct {
 	stop     model.Stop
 	usage    conversation.Usage
 	n        int    // number of parts so far
-	kind     string // of the last part
+	kind     string // kind of the last part
 }
 
 func (d *decoder) events(res *sdk.GenerateContentResponse) []model.Event {

@@ -41,13 +41,13 @@ type Reply struct {
 	Chunk int           // runes per delta; 0 means 12
 	Bytes int           // bytes per write of the stream, to split runes and lines; 0 means one event per write
 	Cut   bool          // whether the connection breaks in the middle of the stream
-	Hold  chan struct{} // in the middle, the server waits until this is closed or the client has disconnected
-	Break string        // in the middle, the provider reports an error of this type
+	Hold  chan struct{} // in the middle of the stream, the server waits until this is closed or the client has disconnected
+	Break string        // in the middle of the stream, the provider reports an error of this type
 	Raw   string        // replaces the whole body of the stream
 
-	Status  int // of a failure
+	Status  int // HTTP status of a failure
 	Header  http.Header
-	Message string // of a failure
+	Message string // message of a failure
 	Kind    string // the provider's type of the failure; "" derives it from Status
 }
 

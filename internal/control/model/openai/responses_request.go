@@ -60,7 +60,7 @@ type responseItem struct {
 	Name             string          `json:"name,omitempty"`
 	Arguments        string          `json:"arguments,omitempty"`
 	Output           any             `json:"output,omitempty"`
-	Summary          *[]responsePart `json:"summary,omitempty"` // of reasoning; may be empty
+	Summary          *[]responsePart `json:"summary,omitempty"` // summary of reasoning; may be empty
 	EncryptedContent string          `json:"encrypted_content,omitempty"`
 }
 

@@ -71,7 +71,7 @@ var demo []byte
 // Config selects the script.
 type Config struct {
 	File string // a script file; "" is the built-in demo
-	Text []byte // of the file, if it has been read; otherwise nil
+	Text []byte // text of the file, if it was already read; otherwise nil
 }
 
 // New returns the model that plays cfg.File. The error names the file and the

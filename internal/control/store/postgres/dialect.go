@@ -191,8 +191,8 @@ const (
 	readOnly            = "25006" // the server is a standby
 	diskFull            = "53100"
 	ioError             = "58030"
-	queryCanceled       = "57014" // by statement_timeout
-	lockNotAvailable    = "55P03" // by lock_timeout
+	queryCanceled       = "57014" // canceled by statement_timeout
+	lockNotAvailable    = "55P03" // canceled by lock_timeout
 	connectionClass     = "08"
 	resourceClass       = "53"  // for example too many connections
 	interventionClass   = "57P" // the server is shutting down or starting, or the database was dropped

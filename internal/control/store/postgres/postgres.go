@@ -35,9 +35,9 @@ const conns = 16
 // that the error tells the cause.
 const (
 	connectTimeout     = 5 * time.Second
-	statementTimeout   = 30 * time.Second // for one statement
-	lockTimeout        = 10 * time.Second // for waiting for another transaction's lock
-	transactionTimeout = 60 * time.Second // for a whole transaction
+	statementTimeout   = 30 * time.Second // timeout of one statement
+	lockTimeout        = 10 * time.Second // timeout of waiting for another transaction's lock
+	transactionTimeout = 60 * time.Second // timeout of a whole transaction
 )
 
 // oldest is the first version that supports looking up a transaction's outcome.

@@ -37,7 +37,7 @@ type Store struct {
 	*table.Store
 
 	lock     *os.File
-	db       *sql.DB // for reading
+	db       *sql.DB // pool of connections for reading
 	read     *query.Queries
 	writer   *writer
 	watch    table.Watch
