@@ -52,7 +52,7 @@ type Loop struct {
 }
 
 // Run works the agent's open run to its end. It returns nil when the run has
-// ended, whatever its status; if a prompt was queued, the next run is then
+// ended, regardless of its status; if a prompt was queued, the next run is then
 // open. If ctx ends with [ErrCancel], the run is cancelled. If ctx ends with a
 // fault as its cause, the run ends with that error. Run returns an error and
 // leaves the run open only if ctx ended with another cause, if the journal

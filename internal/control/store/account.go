@@ -39,7 +39,7 @@ type Members interface {
 	Keys(ctx context.Context, userID int64) ([]account.APIKey, error)
 	// RemoveKey removes a key, or returns [ErrNotFound].
 	RemoveKey(ctx context.Context, userID, id int64) error
-	// RemoveKeys removes a user's keys of one kind, except the one with the ID
+	// RemoveKeys removes a user's keys of one kind, except the key whose ID is
 	// but.
 	RemoveKeys(ctx context.Context, userID int64, kind account.Kind, but int64) error
 }

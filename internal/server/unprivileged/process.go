@@ -64,7 +64,7 @@ func (p Process) run(started func()) error {
 // folder with only those paths.
 func (p Process) show() error {
 	type shown struct {
-		path, below string // below is below is the folder to cover
+		path, below string // below is the folder to cover
 		mount       int
 		folder      bool
 	}

@@ -207,8 +207,8 @@ func (s *API) openBuildPTY(w http.ResponseWriter, r *http.Request, who account.A
 	return machines.Join(w, r, pty)
 }
 
-// Build returns the build that a request names: one of a build of the
-// environment in the path, or else any build that the caller may see. If its
+// Build returns the build that a request names: a build of the environment in
+// the path, or without one, any build that the caller may see. If the build's
 // environment was deleted or never saved, everyone with an agent on the build's
 // repository may see it. A draft is visible only to the user who requested it.
 func (s *API) Build(r *http.Request, who account.APIKey, change bool) (environment.Record, error) {

@@ -83,7 +83,7 @@ type Plan struct {
 func New(s *agent.State, task string, window int) (Plan, bool) {
 	messages := s.Messages
 	p := Plan{state: s, task: task, window: Size(s)}
-	room := p.window / 2 // remove at least half, whatever the window
+	room := p.window / 2 // remove at least half, regardless of the window
 	if w := int64(window); w > 0 {
 		room, p.window = min(room, w/keepFraction), w
 	}

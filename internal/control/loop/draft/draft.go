@@ -19,7 +19,7 @@ import (
 // Reply identifies the reply that is being written.
 type Reply struct {
 	AgentID, RunID string
-	Task           string // call id of the subagent; "" for the agent
+	Task           string // id of the call that started the subagent; "" for the agent
 	Prefix         string // prefix of the calls' ids
 }
 

@@ -70,8 +70,8 @@ func (s *Store) Bind(ctx context.Context, id string) error {
 	return bound(owner == id)
 }
 
-// Bound returns nil if the database is reserved for the server with the given
-// id, or not reserved. It writes nothing.
+// Bound returns nil if the database is not reserved, or is reserved for the
+// server with the given id. It writes nothing.
 func (s *Store) Bound(ctx context.Context, id string) error {
 	var owner string
 	err := s.db.QueryRowContext(ctx, "SELECT id FROM server").Scan(&owner)
