@@ -97,11 +97,11 @@ type Checkpointer interface {
 	Machine
 	// Checkpoint saves the memory of the running machine and stops it. It calls
 	// letGo to make pod-daemon close its connections. The next Restart resumes
-	// from the saved memory, once. If it cannot, it boots from the disk, which
-	// callers recognize by the new boot id that pod-daemon reports. The error
-	// wraps [ErrNoMemory] if this kind of machine cannot save memory; nothing has
-	// changed then. After any other error the machine either runs or has stopped,
-	// and its disk is intact.
+	// from the saved memory, once. If it cannot resume, it boots from the disk,
+	// and pod-daemon reports a new boot id. If this kind of machine cannot save
+	// memory, the error wraps [ErrNoMemory] and nothing has changed. After any
+	// other error the machine either runs or has stopped, and its disk is
+	// intact.
 	Checkpoint(ctx context.Context, letGo func(context.Context) error) error
 	// KeepMemory keeps the memory of the suspended machine together with the
 	// layer that Freeze has just saved, for as long as the layer exists. Machines
@@ -119,10 +119,10 @@ type Networked interface {
 	// process does not run.
 	DialGateway(ctx context.Context) (net.Conn, error)
 	// SetPolicy stores the policy with which the next egress process starts,
-	// after a restart of the machine or of the process. The running process must
-	// be told separately, after SetPolicy, so that no process is left with an
-	// older policy. The error wraps [ErrNoNetwork] if the machine was created
-	// without a network.
+	// after a restart of the machine or of the process. To update the running
+	// process, send it the policy after SetPolicy; in this order no process is
+	// left with an older policy. The error wraps [ErrNoNetwork] if the machine
+	// was created without a network.
 	SetPolicy(ctx context.Context, n policy.Network) error
 }
 
@@ -139,8 +139,8 @@ type Limits struct {
 	MemoryBytes int64
 	CPUs        float64
 	PIDs        int64
-	// GuaranteedMemoryBytes is memory that the kernel leaves to the machine while
-	// others use more than their guarantees.
+	// GuaranteedMemoryBytes is memory that the kernel does not reclaim from the
+	// machine while others use more than their guarantees.
 	GuaranteedMemoryBytes int64
 	// GuaranteedCPUs determines the machine's share while all CPUs are busy.
 	GuaranteedCPUs float64

@@ -14,11 +14,13 @@ import (
 	"aloft/internal/lockfile"
 )
 
-// maxTries is how many requests in a row may bring nothing before a download fails.
+// maxTries is how many consecutive requests may return no data before a
+// download fails.
 const maxTries = 3
 
-// fetch answers with a package: the one in the folder, or the mirror's, which is
-// kept while apt receives it.
+// fetch returns the reply to a request for a package. If the folder lacks the
+// package, fetch downloads it from the mirror and stores it while apt receives
+// it.
 func (p *Proxy) fetch(req *http.Request) (*http.Response, error) {
 	file := p.path(req.URL)
 	if resp, err := open(file, req); !errors.Is(err, os.ErrNotExist) {
@@ -62,7 +64,7 @@ func (p *Proxy) fetch(req *http.Request) (*http.Response, error) {
 		return nil, errors.Join(err, part.Close())
 	case d.size == unknown: // an error such as 404, which apt reports
 		<-p.slots
-		_ = os.Remove(part.Name()) // if it stays, it is empty
+		_ = os.Remove(part.Name()) // if the removal fails, an empty file stays
 		return resp, part.Close()
 	}
 	p.running.Go(func() {
@@ -75,22 +77,22 @@ func (p *Proxy) fetch(req *http.Request) (*http.Response, error) {
 // unknown is the size of what is not a package.
 const unknown = -1
 
-// download writes a package to a file, which a body reads meanwhile.
+// download writes a package to a file. At the same time, a body reads the file.
 type download struct {
 	client *http.Client
 	req    *http.Request
 	part   *os.File
-	size   int64 // of the package
+	size   int64 // size of the package in bytes
 
 	mu      sync.Mutex
-	changed *sync.Cond // of have, over, err and closed
+	changed *sync.Cond // signals changes of have, over, err and closed
 	have    int64      // bytes in part
 	over    bool
-	err     error // why it is over, if it is not complete
-	closed  bool  // nobody reads any more
+	err     error // why the download ended before the package was complete
+	closed  bool  // the reader is gone
 }
 
-// request asks the mirror for what is missing.
+// request asks the mirror for the missing part of the package.
 func (d *download) request() (*http.Response, error) {
 	req := d.req.Clone(d.req.Context())
 	for _, name := range []string{"If-Modified-Since", "If-Range", "Range"} {
@@ -103,7 +105,8 @@ func (d *download) request() (*http.Response, error) {
 }
 
 // begin makes the first request and sets the package's size. If the mirror does
-// not send the rest of what the file has, it starts again from the beginning.
+// not continue after the bytes that the file already has, begin restarts the
+// download from the beginning.
 func (d *download) begin() (*http.Response, error) {
 	resp, err := d.request()
 	if err == nil && d.have > 0 && !d.continues(resp) && resp.StatusCode != http.StatusOK {
@@ -129,7 +132,8 @@ func (d *download) begin() (*http.Response, error) {
 	return resp, nil
 }
 
-// continues reports whether a reply is the rest of what the file has.
+// continues reports whether a reply continues after the bytes that the file
+// already has.
 func (d *download) continues(resp *http.Response) bool {
 	start, _, ok := contentRange(resp.Header.Get("Content-Range"))
 	return ok && resp.StatusCode == http.StatusPartialContent && start == d.have
@@ -145,8 +149,8 @@ func contentRange(text string) (start, size int64, ok bool) {
 	return start, size, ok && err == nil && err2 == nil && start >= 0 && size > start
 }
 
-// run copies replies to the file until the package is complete, and then gives
-// the file its name.
+// run copies replies to the file until the package is complete, and then
+// renames the file to its final name.
 func (d *download) run(resp *http.Response, file string) {
 	defer func() { _ = d.part.Close() }()
 	var err error
@@ -170,7 +174,7 @@ func (d *download) run(resp *http.Response, file string) {
 	}
 	if err == nil {
 		err = d.part.Sync()
-		if e := os.Rename(d.part.Name(), file); !errors.Is(e, os.ErrNotExist) { // somebody may have emptied the folder
+		if e := os.Rename(d.part.Name(), file); !errors.Is(e, os.ErrNotExist) { // a user may have emptied the folder
 			err = errors.Join(err, e)
 		}
 	}
@@ -209,7 +213,7 @@ func (d *download) copy(in io.Reader) (n int64, err error) {
 	}
 }
 
-// body reads what a download has, and waits for more.
+// body reads the bytes that a download has received, and waits for more.
 type body struct {
 	d    *download
 	in   *os.File

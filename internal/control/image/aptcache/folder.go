@@ -21,11 +21,12 @@ const KeptFor = 30 * 24 * time.Hour
 // partSuffix marks packages that are not complete.
 const partSuffix = ".part"
 
-// folder holds packages, each under the digest of its URL and its own name.
+// folder holds packages. A package's file name is the digest of its URL and its
+// own name.
 type folder struct {
 	dir string
 	mu  sync.Mutex
-	// used are the files that this process has answered from.
+	// used holds the files that this process has served.
 	used map[string]struct{}
 }
 
@@ -47,7 +48,7 @@ func openFolder(dir string) (*folder, error) {
 	return &folder{dir: dir, used: map[string]struct{}{}}, nil
 }
 
-// path returns where the package of a URL is kept, and notes that it is used.
+// path returns the path for the package of a URL, and marks it as used.
 func (f *folder) path(u *url.URL) string {
 	sum := sha256.Sum256([]byte(u.String()))
 	name := path.Base(u.Path)
@@ -58,7 +59,7 @@ func (f *folder) path(u *url.URL) string {
 	return file
 }
 
-// Forget removes the packages that this proxy has given to apt, because one of
+// Forget removes the packages that this proxy has served to apt, because one of
 // them was damaged.
 func (f *folder) Forget() error {
 	f.mu.Lock()

@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	maxAhead     = 16 // requests of a connection that are not answered yet; apt sends at most 10
-	maxDownloads = 8  // at a time
+	maxAhead     = 16 // unanswered requests per connection; apt sends at most 10
+	maxDownloads = 8  // concurrent downloads
 	maxHeader    = 64 << 10
 )
 
@@ -80,7 +80,8 @@ func (p *Proxy) URL() string {
 	return u.String()
 }
 
-// Close stops the proxy and its downloads. Parts of packages stay for the next one.
+// Close stops the proxy and its downloads. The next proxy continues partial
+// downloads.
 func (p *Proxy) Close() error {
 	err := p.listener.Close()
 	p.stop()
@@ -89,10 +90,10 @@ func (p *Proxy) Close() error {
 	return err
 }
 
-// serve answers the requests of a connection in their order.
+// serve answers the requests of a connection in order.
 func (p *Proxy) serve(ctx context.Context, conn net.Conn) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })() // ends a read or a write
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })() // interrupts a blocked read or write
 	defer func() { cancel(); _ = conn.Close() }()
 	replies := make(chan chan *http.Response, maxAhead)
 	p.running.Go(func() {
@@ -115,7 +116,7 @@ func (p *Proxy) serve(ctx context.Context, conn net.Conn) {
 		}
 	})
 	failed := false
-	for reply := range replies { // to the end, so that every body is closed
+	for reply := range replies { // drain the channel, so that every body is closed
 		resp := <-reply
 		if !failed && resp.Write(conn) != nil {
 			failed = true
@@ -125,7 +126,7 @@ func (p *Proxy) serve(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// headerLimit ends a connection whose next request is longer than a request may be.
+// headerLimit ends a connection when the header of a request exceeds maxHeader.
 type headerLimit struct {
 	net.Conn
 	left int
@@ -170,8 +171,9 @@ func (p *Proxy) answer(req *http.Request) *http.Response {
 	return resp
 }
 
-// isPackage reports whether the URL is one of a package. The file at such a URL
-// never changes, since its name has the version; apt would refuse another one.
+// isPackage reports whether the URL is that of a package. The file at such a
+// URL never changes, because its name contains the version; apt would refuse a
+// changed file.
 func isPackage(u *url.URL) bool { return strings.HasSuffix(u.Path, ".deb") && u.RawQuery == "" }
 
 func basicAuth(header string) (user, password string, ok bool) {

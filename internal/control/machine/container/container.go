@@ -6,9 +6,9 @@
 // Everything of a machine is in one folder, DIR/machines/ID: its spec, its
 // bundle, its upper layer, the mount point of its root, the runtime's state and
 // the folder of its socket. That folder, the cgroup named after it and the
-// processes whose arguments name it are the complete state. The server can find
-// or remove a machine from these alone, whichever process was killed at
-// whatever moment.
+// processes whose arguments name it are the complete state. From these the
+// server can find or remove a machine, even if any process was killed at any
+// moment.
 //
 // A machine with a network has a namespace with one TAP device. The other end
 // of the device belongs to an egress process, which this package starts and
@@ -46,7 +46,7 @@ import (
 
 // Config holds the settings of a [Runtime].
 type Config struct {
-	Dir               string       // the folder of everything that this runtime creates
+	Dir               string       // where this runtime creates all its files
 	RuntimePath       string       // runc, crun or runsc, for the default class
 	StrongRuntimePath string       // runsc, for the class "strong"; if "", that class is refused
 	Docker            bool         // whether machines that have dockerd may run it
@@ -77,7 +77,7 @@ type Runtime struct {
 	step    func(string) // called between the steps of a change, for tests
 	mapped  bool         // machines of runc and crun have user namespaces
 	kills   cgroup.KillCounter
-	maxHeld int // how many descriptors of a machine to inspect at most; lower in tests
+	maxHeld int // the maximum number of a machine's descriptors to inspect; lower in tests
 }
 
 // New returns the runtime on conf.Dir and starts to finish, in the background,
@@ -95,7 +95,7 @@ func New(conf Config) (*Runtime, error) {
 	if conf.Logger == nil {
 		conf.Logger = slog.New(slog.DiscardHandler)
 	}
-	// Root only, since the machines' disks contain set-uid programs.
+	// Only root may enter, since the machines' disks contain set-uid programs.
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("container runtime: %w", err)
 	}

@@ -54,8 +54,8 @@ func (m *Machine) dial(ctx context.Context) (net.Conn, error) {
 // connect connects to pod-daemon's socket in dir, which root in the machine
 // controls. It refuses symbolic links and anything that is not a socket, so
 // that a machine cannot redirect the server to a socket of the host. Connecting
-// by descriptor avoids a race between check and use, and the length limit of
-// socket paths.
+// through a descriptor avoids a race between check and use, and is not subject
+// to the length limit of socket paths.
 func connect(ctx context.Context, dir string) (net.Conn, error) {
 	parent, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -95,7 +95,8 @@ func (c *count) tree(ctx context.Context, path string) error {
 	if err != nil {
 		return ignoreMissing(err)
 	}
-	// Names a file system to open handles on.
+	// disk stays open for open_by_handle_at, which needs a descriptor on the
+	// file system.
 	disk, err := unix.FcntlInt(uintptr(root), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		_ = unix.Close(root)
@@ -184,8 +185,8 @@ func (c *count) dir(ctx context.Context, dir *os.File) error {
 	return nil
 }
 
-// later notes a folder to be walked later. A machine whose files cannot be counted
-// must not go on.
+// later records a folder that will be walked later. If it cannot, it returns an
+// error that stops the machine, because its files cannot be counted.
 func (c *count) later(at int, name string) error {
 	handle, _, err := unix.NameToHandleAt(at, name, 0)
 	if errors.Is(err, unix.ENOENT) {
@@ -199,16 +200,17 @@ func (c *count) later(at int, name string) error {
 }
 
 // maxHeld limits how many descriptors and mappings of a machine's processes are
-// inspected, so that this takes about a second. Builds and browsers hold a
-// tenth of that.
+// inspected, so that an inspection takes about a second. Builds and browsers
+// hold a tenth of this number.
 const maxHeld = 1 << 20
 
 // countHeld adds deleted files that processes of the machine still hold open or
 // mapped. It returns [machine.ErrTooManyFiles] if they hold more than maxHeld.
 func (m *Machine) countHeld(ctx context.Context, c *count) error {
 	disks := map[uint64]bool{}
-	// Its root is mounted where only it sees it, or in its folder.
-	rec, _ := m.record() // without one, the machine was never started
+	// A machine's root is mounted either in the machine's own mount namespace,
+	// or in the machine's folder on the host.
+	rec, _ := m.record() // a machine without a record was never started
 	for _, path := range []string{m.rootOfInit(), m.path("rootfs"), m.path("upper")} {
 		var stat unix.Stat_t
 		if path == "" || unix.Stat(path, &stat) != nil {
@@ -286,8 +288,8 @@ func (c *count) addDeleted(ctx context.Context, dir *os.File, disks map[uint64]b
 	}
 }
 
-// isOnOverlay reports whether the open file that the link path leads to is on an
-// overlay, such as the root of a container in the machine.
+// isOnOverlay reports whether the open file to which path (a link in /proc)
+// leads is on an overlay, such as the root of a container in the machine.
 func isOnOverlay(path string) bool {
 	var disk unix.Statfs_t
 	return unix.Statfs(path, &disk) == nil && disk.Type == unix.OVERLAYFS_SUPER_MAGIC

@@ -34,8 +34,8 @@ var dockerCapabilities = append(slices.Clone(gvisorDockerCapabilities),
 	"CAP_SYS_MODULE", "CAP_SYS_NICE", "CAP_SYS_PACCT", "CAP_SYS_RAWIO", "CAP_SYS_TIME", "CAP_SYS_TTY_CONFIG", "CAP_WAKE_ALARM",
 )
 
-// dockerFilterCapabilities are the capabilities whose system calls the filter of
-// such a machine allows.
+// dockerFilterCapabilities are the capabilities whose system calls the filter
+// of a machine with dockerCapabilities allows.
 var dockerFilterCapabilities = append(slices.Clone(capabilities), "CAP_SYS_ADMIN", "CAP_SYS_PTRACE")
 
 // filterCapabilities returns the capabilities whose system calls a machine's filter
@@ -70,14 +70,15 @@ func allowGVisorDocker(c *specs.Spec) {
 func allowDocker(c *specs.Spec, host facts) {
 	setCapabilities(c, dockerCapabilities)
 	makeCgroupsWritable(c)
-	// dockerd starts containers with the score 0. Root in the machine cannot lower a
-	// score that a process with CAP_SYS_RESOURCE has set; pod-daemon raises its own.
+	// dockerd starts containers with OOM score adjustment 0. If a process with
+	// CAP_SYS_RESOURCE has set a score, root in the machine cannot lower it.
+	// pod-daemon raises its own score.
 	score := max(0, host.oomScoreAdj)
 	c.Process.OOMScoreAdj = &score
 	// The kernel refuses to mount /proc and /sys in a container if parts of the
-	// machine's own are hidden or read-only. Files in them that would give
-	// power over the host belong to the host's root, which has no user id in
-	// the machine.
+	// machine's own /proc and /sys are hidden or read-only. Files there that
+	// would give power over the host belong to the host's root, which has no
+	// user id in the machine.
 	c.Linux.MaskedPaths, c.Linux.ReadonlyPaths = nil, nil
 	for i, m := range c.Mounts {
 		if m.Destination == "/sys" {
@@ -85,8 +86,8 @@ func allowDocker(c *specs.Spec, host facts) {
 		}
 	}
 	if host.raiseLimits {
-		// "service docker start" sets these, and root in the machine may not raise
-		// them. The number of processes is limited by the cgroup.
+		// "service docker start" sets these limits, and root in the machine may
+		// not raise them. The cgroup limits the number of processes.
 		c.Process.Rlimits = []specs.POSIXRlimit{
 			{Type: "RLIMIT_NOFILE", Soft: 1 << 16, Hard: 1 << 20},
 			{Type: "RLIMIT_NPROC", Soft: unix.RLIM_INFINITY, Hard: unix.RLIM_INFINITY},
@@ -98,10 +99,11 @@ func allowDocker(c *specs.Spec, host facts) {
 // image in the machine's root file system, which is mounted at root. It must be
 // called inside runApart. Root in the machine cannot unmount these mounts or
 // change their flags, because they exist before the machine's own mount
-// namespace. It can do both to the mounts of the OCI runtime.
+// namespace. The mounts of the OCI runtime have no such protection.
 func (m *Machine) mountForDocker(rec record, root string, space *userns.Space) error {
 	// Allow devices on this mount, because BuildKit fails on a mount with
-	// nodev. It contains none, since root in a machine cannot create devices.
+	// nodev. It contains no devices, since root in a machine cannot create
+	// devices.
 	if err := bindIn(root, dockerDir, m.path(dockerData), space.First, space.Layers, 0); err != nil {
 		return err
 	}
@@ -206,21 +208,22 @@ func canRaiseLimits() bool {
 // shell script.
 const dockerDefaults = "etc/default/docker"
 
-// keepLimits is added to dockerDefaults where the server may not raise resource
+// keepLimits is added to dockerDefaults if the server may not raise resource
 // limits, because otherwise the service would not start.
 const keepLimits = `
 # Added by Aloft, whose server may not raise these limits.
 ulimit() { command ulimit "$@" 2>/dev/null || :; }
 `
 
-// gvisorOptions is added to dockerDefaults in machines of gVisor, in which dockerd can
-// neither filter packets nor create bridges.
+// gvisorOptions is added to dockerDefaults in gVisor machines, where dockerd
+// can neither filter packets nor create bridges.
 const gvisorOptions = `
 # Added by Aloft: gVisor has no packet filter and no bridges.
 DOCKER_OPTS="$DOCKER_OPTS --iptables=false --ip6tables=false --bridge=none"
 `
 
-// seedDockerDefaults adds lines to the machine's own dockerDefaults, unless it has them.
+// seedDockerDefaults adds lines to the machine's own dockerDefaults, unless the
+// file already contains them.
 func (m *Machine) seedDockerDefaults(rec record, lines string) error {
 	var old []byte
 	for _, dir := range append([]string{m.path("upper")}, rec.lower()...) {
@@ -249,7 +252,7 @@ func (m *Machine) seedDockerDefaults(rec record, lines string) error {
 }
 
 // prepareDocker creates the folders and cgroups that dockerd needs. owner is
-// the id on the host of root in the machine.
+// the host's id for root in the machine.
 func (m *Machine) prepareDocker(ctx context.Context, rec record, owner int) error {
 	if err := m.makeDockerData(ctx, rec); err != nil {
 		return err
@@ -263,8 +266,8 @@ func (m *Machine) prepareDocker(ctx context.Context, rec record, owner int) erro
 }
 
 // delegateCgroups creates the cgroup of the machine's own processes and lets
-// owner, root in the machine, create cgroups in it. The limits in its own files
-// and in its parent remain the host's.
+// owner (root in the machine) create cgroups in it. Only the host can change
+// the limits of this cgroup and of its parent.
 func (m *Machine) delegateCgroups(owner int) error {
 	all, err := cgroup.Mounted()
 	if err != nil {

@@ -19,12 +19,13 @@ import (
 // Layers contain the data as an archive: a machine that starts from a layer
 // unpacks a copy of it.
 const (
-	dockerData    = "docker"              // the folder, in the machine's
+	dockerData    = "docker"              // the folder, inside the machine's folder
 	dockerArchive = "run/docker-data.tar" // the archive in a layer, hidden in machines by the tmpfs at /run
 )
 
-// makeDockerData creates the folder of the machine's Docker data, with the data
-// that the layers below it contain, unless the folder exists.
+// makeDockerData creates the folder of the machine's Docker data, unless it
+// exists. The new folder has the data that the layers below the machine
+// contain.
 func (m *Machine) makeDockerData(ctx context.Context, rec record) error {
 	if _, err := os.Lstat(m.path(dockerData)); !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -23,9 +23,9 @@ func newEngine(path string) engine {
 }
 
 // arguments returns the command line that creates and starts the machine in the
-// background, from the memory image in the folder memory unless that is "". The
-// flag --root=STATE must stay one argument: [Machine.kill] finds an engine's
-// leftover processes by it.
+// background. If memory is not "", the machine resumes from the memory image in
+// that folder. The flag --root=STATE must stay one argument: [Machine.kill]
+// finds an engine's leftover processes by this argument.
 func (e engine) arguments(m *Machine, network bool, memory string) []string {
 	args := []string{"--root=" + m.path("state")}
 	if e.gvisor {
@@ -45,8 +45,8 @@ func (e engine) arguments(m *Machine, network bool, memory string) []string {
 		)
 	}
 	if e.docker && e.gvisor {
-		// Docker needs these sockets to set up networks. They belong to gVisor's
-		// own network stack.
+		// Docker needs raw and packet sockets to set up networks. They belong
+		// to gVisor's own network stack.
 		args = append(args, "--net-raw", "--allow-packet-socket-write")
 	}
 	if memory == "" {
@@ -58,7 +58,7 @@ func (e engine) arguments(m *Machine, network bool, memory string) []string {
 }
 
 // run starts the container in the background, with its output in the machine's
-// log. owner is the id on the host of root in the machine.
+// log. owner is the host's id for root in the machine.
 func (e engine) run(ctx context.Context, m *Machine, owner int, network bool, memory string) (err error) {
 	log, err := os.OpenFile(m.path("log"), os.O_CREATE|os.O_TRUNC|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {

@@ -66,11 +66,11 @@ func (m *Machine) freeze(ctx context.Context, id string) error {
 // claim returns the name under which the machine claims its layers.
 func (m *Machine) claim() string { return layer.MachineClaim(m.id) }
 
-// stand prepares the layers below the machine's disk: it claims them for as
-// long as the machine's folder exists, and finishes a freeze that was
-// interrupted. The caller holds the lock, and nothing is mounted.
+// stand prepares the layers below the machine's disk: it claims them until the
+// machine's folder is deleted, and finishes an interrupted freeze. The caller
+// holds the lock, and nothing is mounted.
 func (m *Machine) stand(rec *record) error {
-	moved := rec.Freezing != "" && m.r.layers.Has(rec.Freezing) // if false, the upper layer has not been moved yet
+	moved := rec.Freezing != "" && m.r.layers.Has(rec.Freezing) // false: the upper layer has not been moved yet
 	if moved {
 		rec.Layer = rec.Freezing
 	}

@@ -24,22 +24,22 @@ import (
 // The egress process is started from conf.Gateway with these flags and
 // descriptors: --dir=DIR is the folder of its policy and its socket, --log=DIR
 // is where to log the machine's connections (optional), descriptor 3 is the TAP
-// device, and descriptor 4 is a pipe to which it writes once it serves. It ends
-// when it is killed or when DIR is removed.
+// device, and descriptor 4 is a pipe to which the process writes once it
+// serves. The process ends when it is killed or when DIR is removed.
 const (
 	gatewaySocket  = "gateway.sock"
 	gatewayPolicy  = "policy.json"
 	gatewayLog     = "log"
 	gatewayProcess = "gateway.json"   // identifies the running egress process
-	gatewayStart   = 15 * time.Second // it usually takes milliseconds; this is for an overloaded host
+	gatewayStart   = 15 * time.Second // startup usually takes milliseconds; the timeout is for an overloaded host
 )
 
 // gatewayFlag is the argument that identifies the machine's egress process.
 func (m *Machine) gatewayFlag() string { return "--dir=" + m.path("link") }
 
 // startGateway creates the machine's link and starts the egress process at its
-// other end. The link is in the network namespace, or in a new one if namespace
-// is nil. The process has its own session, so that it outlives the server. wait
+// other end. The link is in namespace, or in a new network namespace if that is
+// nil. The process has its own session, so that it outlives the server. wait
 // returns when the process accepts connections.
 func (m *Machine) startGateway(spec machine.Spec, namespace *os.File) (_ link.Link, wait func(context.Context) error, err error) {
 	if len(m.r.conf.Gateway) == 0 {
@@ -68,7 +68,7 @@ func (m *Machine) startGateway(spec machine.Spec, namespace *os.File) (_ link.Li
 func (m *Machine) runGateway(spec machine.Spec, device *os.File) (wait func(context.Context) error, err error) {
 	argv := m.r.conf.Gateway
 	if spec.ConnectionLog != "" && m.r.conf.ConnectionLogs != "" {
-		// Older servers recorded the folder instead of its name.
+		// Older servers recorded the log's path instead of its name.
 		log, err := m.r.conf.ConnectionLogs.Make(filepath.Base(spec.ConnectionLog))
 		if err != nil {
 			return nil, err
@@ -80,7 +80,7 @@ func (m *Machine) runGateway(spec machine.Spec, device *os.File) (wait func(cont
 		return nil, err
 	}
 	err = errors.Join(m.enterEgress(cmd.Process.Pid), process.Record(m.path(filepath.Join("link", gatewayProcess)), cmd.Process.Pid))
-	go func() { _ = cmd.Wait() }() // it ends by being killed, so the status says nothing
+	go func() { _ = cmd.Wait() }() // the process is always killed, so its exit status means nothing
 	return wait, err
 }
 
@@ -171,8 +171,8 @@ func (m *Machine) setPolicy(ctx context.Context, n policy.Network) error {
 	return m.writeRecord(rec)
 }
 
-// dialIn connects to the socket name in dir. It goes through a descriptor,
-// because the path may exceed the limit of socket addresses.
+// dialIn connects to the socket name in dir. It uses a descriptor of dir,
+// because the socket's path may exceed the limit of socket addresses.
 func dialIn(ctx context.Context, dir, name string) (net.Conn, error) {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -20,12 +20,14 @@ import (
 // Each machine that runs in a user namespace has its own range of the host's user
 // ids, which belongs to it only while it runs: see package userns.
 
-// namespacePath is where a namespace can be entered, by others too, until it is closed.
+// namespacePath returns a path through which any process can enter the
+// namespace, until f is closed.
 func namespacePath(f *os.File) string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd()) }
 
-// openUserSpace takes a range for the machine and creates its namespaces. It returns
-// an empty one if the machine's image lies on a file system without idmapped
-// mounts: the machine then runs without a user namespace.
+// openUserSpace takes a range of ids for the machine and creates its
+// namespaces. If the machine's image is on a file system without idmapped
+// mounts, it returns an empty Space: the machine then runs without a user
+// namespace.
 func (m *Machine) openUserSpace(rec record, network bool) (*userns.Space, error) {
 	n, err := m.takeIDs()
 	if err != nil {
@@ -42,7 +44,8 @@ func (m *Machine) openUserSpace(rec record, network bool) (*userns.Space, error)
 	return u, nil
 }
 
-// canMap returns nil if the owners of all that the machine is made of can be mapped.
+// canMap returns nil if the owners of files in all layers and bind mounts of
+// the machine can be mapped.
 func (rec record) canMap(ids *os.File) error {
 	for _, dir := range rec.lower() {
 		if err := layer.CanMap(dir, ids); err != nil {
@@ -62,8 +65,8 @@ func (rec record) canMap(ids *os.File) error {
 	return nil
 }
 
-// takeIDs takes a range that no other running machine has, and returns its number.
-// The machine keeps it until it is cleared.
+// takeIDs takes a range that no other running machine has, and returns the
+// range's number. The machine keeps the range until clear returns it.
 func (m *Machine) takeIDs() (int, error) {
 	if err := m.giveIDsBack(); err != nil {
 		return 0, err
@@ -72,7 +75,7 @@ func (m *Machine) takeIDs() (int, error) {
 	_, _ = h.Write([]byte(m.cgroup))
 	for i := range userns.Ranges {
 		n := int((h.Sum32() + uint32(i)) % userns.Ranges)
-		// The note comes before the claim, so that a claim is never lost if this
+		// Write the file before the claim, so that no claim is lost if this
 		// process is killed in between.
 		if err := os.WriteFile(m.path("ids"), []byte(strconv.Itoa(n)), 0o600); err != nil {
 			return 0, err
@@ -109,7 +112,8 @@ func (m *Machine) giveIDsBack() error {
 	return os.Remove(m.path("ids"))
 }
 
-// claimOfIDs returns the path of the link that names the machine with range n.
+// claimOfIDs returns the path of the symbolic link by which a machine claims
+// range n. The link's target is the machine's id.
 func (r *Runtime) claimOfIDs(n int) string {
 	return filepath.Join(r.conf.Dir, "ids", strconv.Itoa(n))
 }
@@ -119,7 +123,7 @@ func (r *Runtime) claimOfIDs(n int) string {
 func (m *Machine) runApart(do func() error) error {
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // the thread is in the new namespace for good: it ends with this goroutine
+		runtime.LockOSThread() // the thread stays in the new namespace, so it must end with this goroutine
 		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 			done <- fmt.Errorf("new mount namespace: %w", err)
 			return
@@ -134,8 +138,8 @@ func (m *Machine) runApart(do func() error) error {
 }
 
 // rootPoint is where a machine's root file system is mounted, in the mount
-// namespace of runApart. It lies outside of the runtime's folders: root in the
-// machine has to reach it, and may not enter the runtime's folders.
+// namespace of runApart. It lies outside of the runtime's folders, because root
+// in the machine must reach it but may not enter those folders.
 func (r *Runtime) rootPoint() string { return filepath.Join(r.rootParent(), "aloft-machine-root") }
 
 // rootParent returns a folder that every host has and everybody may enter.
@@ -154,8 +158,9 @@ func (r *Runtime) makeRootPoint() error {
 	return os.Mkdir(r.rootPoint(), 0o755)
 }
 
-// canMap reports whether machines can have user namespaces on this host: nil, or
-// why not. It mounts an overlay in dir with its owners mapped and writes through it.
+// canMap returns nil if machines can have user namespaces on this host, and
+// otherwise the reason. To test this, it mounts an overlay with mapped owners
+// in dir and writes through it.
 func canMap(program, dir string) error {
 	ids, err := userns.Try(program)
 	if err != nil {
@@ -165,7 +170,8 @@ func canMap(program, dir string) error {
 	return inOverlay(dir, func(root, lower, upper, work string) error {
 		return layer.MountMapped(root, []string{lower}, upper, work, ids)
 	}, func(root string) error {
-		// Copied up as its owner, and removed.
+		// Changing the mode copies the file up. The copy must keep its owner,
+		// and it must be possible to remove it.
 		file := filepath.Join(root, "file")
 		if err := os.Chmod(file, 0o640); err != nil {
 			return err

@@ -16,9 +16,9 @@ import (
 	"aloft/internal/control/machine/container/process"
 )
 
-// Backoff between restarts of an egress process that keeps dying, from the
-// first to the longest pause. A process that ran for at least the longest pause
-// is restarted at once.
+// The backoff between restarts of an egress process that keeps dying grows from
+// the first to the longest pause. A process that ran for at least the longest
+// pause is restarted at once.
 const (
 	firstPause   = 20 * time.Millisecond
 	longestPause = 5 * time.Second

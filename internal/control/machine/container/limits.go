@@ -12,9 +12,10 @@ import (
 	"aloft/internal/control/machine"
 )
 
-// The machine's cgroup limits everything that runs for the machine and is out
-// of its reach. The machine and its egress process are in child cgroups. If the
-// machine lifts the limits of its own cgroup, those of the parent still apply.
+// The machine's cgroup limits all processes that run for the machine, and the
+// machine cannot change it. The machine and its egress process are in child
+// cgroups. If the machine lifts the limits of its own cgroup, those of the
+// parent still apply.
 const (
 	insideCgroup = "machine"
 	egressCgroup = "egress"
@@ -28,9 +29,9 @@ var egressLimits = machine.Limits{MemoryBytes: 768 << 20, CPUs: 1, PIDs: 128}
 // inside returns the name of the cgroup of the machine's own processes.
 func (m *Machine) inside() string { return filepath.Join(m.cgroup, insideCgroup) }
 
-// makeCgroups creates the machine's cgroup and that of its egress process, with
-// their limits. The OCI runtime creates the child cgroup of the machine's
-// processes.
+// makeCgroups creates the machine's cgroup and the cgroup of its egress
+// process, with their limits. The OCI runtime creates the child cgroup of the
+// machine's processes.
 func (m *Machine) makeCgroups(l machine.Limits) error {
 	all, err := cgroup.Mounted()
 	if err != nil {
@@ -99,7 +100,7 @@ func plus(l, more machine.Limits) machine.Limits {
 	if l.PIDs > 0 {
 		l.PIDs += more.PIDs
 	}
-	if l.GuaranteedMemoryBytes > 0 { // a guarantee holds only up to that of the parent
+	if l.GuaranteedMemoryBytes > 0 { // a guarantee is effective only up to the parent's guarantee
 		l.GuaranteedMemoryBytes += more.GuaranteedMemoryBytes
 	}
 	return l

@@ -49,9 +49,9 @@ func (m *Machine) ID() string { return m.id }
 
 func (m *Machine) path(name string) string { return filepath.Join(m.dir, name) }
 
-// create creates the machine. made is true once its folder was created, even if
-// a later step fails: the caller may remove that folder, but not one that
-// existed before.
+// create creates the machine. made is true once create has created the
+// machine's folder, even if a later step fails: the caller may remove that
+// folder, but not one that existed before.
 func (m *Machine) create(ctx context.Context, spec machine.Spec) (made bool, err error) {
 	eng, err := m.r.engine(spec.Class)
 	if err != nil {
@@ -62,7 +62,7 @@ func (m *Machine) create(ctx context.Context, spec machine.Spec) (made bool, err
 		return false, err
 	}
 	// A layer needs the image on which it was saved, even if the image's name
-	// means another image now.
+	// now refers to another image.
 	name := spec.Image
 	if l, err := m.r.layers.Layer(spec.Layer); err == nil && l.Image == spec.Image {
 		name = l.Content()
@@ -104,8 +104,9 @@ func (m *Machine) create(ctx context.Context, spec machine.Spec) (made bool, err
 	return true, m.start(ctx, eng, rec, "")
 }
 
-// start mounts the root and runs the container, from the memory image in the
-// folder memory unless that is "". The caller holds the lock.
+// start mounts the root and runs the container. If memory is not "", the
+// container resumes from the memory image in that folder. The caller holds the
+// lock.
 func (m *Machine) start(ctx context.Context, eng engine, rec record, memory string) error {
 	network := rec.Spec.Network.Mode != ""
 	space := &userns.Space{} // of the host
@@ -114,7 +115,7 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record, memory stri
 		if space, err = m.openUserSpace(rec, network); err != nil {
 			return err
 		}
-		defer func() { _ = space.Close() }() // from here on the machine's processes hold it
+		defer func() { _ = space.Close() }() // from here on, the machine's processes keep the namespaces alive
 	}
 	if err := m.mountRun(space.First); err != nil {
 		return err
@@ -203,14 +204,14 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record, memory stri
 	return nil
 }
 
-// runBounds are the mount options of the folder shared by a machine and the
+// runBounds are the mount options of the folder that a machine shares with the
 // server.
 const runBounds = "size=64k,nr_inodes=32,mode=0755,uid=%d,gid=%d"
 
-// mountRun mounts a new tmpfs for the folder of the machine's socket, which
+// mountRun mounts a new tmpfs for the folder of the machine's socket. This
 // discards stale sockets, links and other files of the last boot. The tmpfs is
 // small, because root in the machine can write to it and the disk limit does
-// not cover it. owner is the id on the host of root in the machine.
+// not cover it. owner is the host's id for root in the machine.
 func (m *Machine) mountRun(owner int) error {
 	run := m.path("run")
 	if err := layer.Unmount(run); err != nil {
@@ -275,14 +276,14 @@ func (m *Machine) restart(ctx context.Context) error {
 	return err
 }
 
-// renewBinaries gives a stopped machine the programs of this version: after an upgrade
-// those that it was created with no longer fit the server.
+// renewBinaries replaces a stopped machine's programs by those of this version:
+// after an upgrade the old programs do not match the server.
 func (m *Machine) renewBinaries(rec *record) error {
 	bin, err := m.r.binaries.path(m.r.makeBinaries)
 	if err != nil || len(rec.Image.Lower) == 0 || rec.Image.Lower[0] == bin {
 		return err
 	}
-	rec.Image.Lower = append([]string{bin}, rec.Image.Lower[1:]...) // create puts them first
+	rec.Image.Lower = append([]string{bin}, rec.Image.Lower[1:]...) // create puts the programs' layer first
 	return m.writeRecord(*rec)
 }
 

@@ -23,10 +23,11 @@ import (
 	"aloft/internal/control/poll"
 )
 
-// The memory image of a sleeping machine is a folder of the machine. Its name
-// tells which of three states it is in. So a machine never resumes from an
-// image that is incomplete or was used before, even after a crash. Once a
-// machine has resumed, its disk no longer matches the image.
+// The memory image of a sleeping machine is a folder of the machine. The
+// folder's name tells which of three states the image is in. So, even after a
+// crash, a machine never resumes from an image that is incomplete or was used
+// before. An image cannot be used twice, because the disk of a resumed machine
+// no longer matches it.
 const (
 	memoryBeingSaved = "memory.new"
 	memorySaved      = "memory"
@@ -38,21 +39,21 @@ const (
 // machine was restored from memory.
 const wokenFile = "woken"
 
-// quietLimit is how long the guest may take to close its socket. Its
-// connections get one second; the rest is for an overloaded host.
+// quietLimit is the timeout for the guest to close its socket. The guest gives
+// its connections one second; the rest is for an overloaded host.
 const quietLimit = 20 * time.Second
 
-// keptFree is how many bytes must stay free on the disk if the machine's memory
-// were written uncompressed.
+// keptFree is how many bytes must stay free on the disk, assuming that the
+// machine's memory is written uncompressed.
 const keptFree = 512 << 20
 
 // memoryLimit is the timeout for saving or restoring memory, which can be
 // several gigabytes.
 const memoryLimit = 10 * time.Minute
 
-// sums describes a memory image, so that it can be verified.
+// sums describes a memory image, so that a restore can verify it.
 type sums struct {
-	Engine string            // identifies the engine that wrote it
+	Engine string            // the engine that wrote the image
 	Files  map[string]string // hex SHA-256 by file name
 }
 
@@ -156,7 +157,7 @@ func (m *Machine) save(ctx context.Context, eng engine, letGo func(context.Conte
 	return nil
 }
 
-// awaitQuiet waits until the guest has closed its socket, as requested.
+// awaitQuiet waits until the guest has closed its socket, as it was asked to.
 func (m *Machine) awaitQuiet(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, quietLimit, errors.New("timed out waiting for the guest to close its socket"))
 	defer cancel()
@@ -384,8 +385,8 @@ func syncDisk(path string) error {
 	return unix.Syncfs(int(dir.Fd()))
 }
 
-// refusal returns the reason that an engine gives for not saving a machine: its
-// first line, without the stack trace that follows.
+// refusal returns an engine's reason for not saving a machine: the first line
+// of its output, without the stack trace that follows.
 func refusal(out []byte) string {
 	words, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
 	if strings.Contains(words, "bound host socket") {

@@ -12,8 +12,8 @@ import (
 )
 
 // Needs returns what [image.Store.Prune] must keep for the machines and saved
-// layers in dir: names of images and directories of layers. It fails if it
-// cannot read one of them, because that one's needs are then unknown.
+// layers in dir: names of images and directories of layers. If a machine or
+// layer cannot be read, its needs are unknown, so Needs fails.
 func Needs(dir string) ([]string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

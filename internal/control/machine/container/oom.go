@@ -22,7 +22,7 @@ func (m *Machine) OutOfMemory(known int) (o machine.OutOfMemory, ok bool) {
 	}
 	o.Limit, o.Ended = rec.Spec.Limits.MemoryBytes, !m.running()
 	eng, err := m.r.engine(rec.Spec.Class)
-	if err != nil || eng.gvisor { // the only process on the host is gVisor itself
+	if err != nil || eng.gvisor { // on the host, gVisor itself is the only process
 		return o, err == nil
 	}
 	kills := oomlog.Read(m.r.prefix, m.cgroup, insideCgroup)

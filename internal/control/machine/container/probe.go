@@ -30,8 +30,8 @@ type Check struct {
 // versionTimeout is how long a runtime may take to print its version.
 const versionTimeout = 5 * time.Second
 
-// Probe checks what this host can run, by trying each feature where that is
-// possible. It leaves nothing behind, but creates conf.Dir if missing.
+// Probe checks what this host can run. It tries each feature if possible. It
+// leaves nothing behind except conf.Dir, which it creates if missing.
 func Probe(ctx context.Context, conf Config) []Check {
 	return []Check{
 		probeRoot(),

@@ -74,7 +74,8 @@ func (m *Machine) Wait(ctx context.Context) error {
 // kill kills every process of the machine, including leftover processes of the
 // runtime, and returns when they are gone.
 func (m *Machine) kill(ctx context.Context) error {
-	// A runtime process that outlived its server would keep creating things.
+	// A runtime process that outlived its server would create further processes
+	// and files.
 	if err := process.KillBearing(ctx, "--root="+m.path("state")); err != nil {
 		return err
 	}
@@ -100,9 +101,9 @@ func (m *Machine) kill(ctx context.Context) error {
 	return cgroup.Kill(ctx, m.cgroup)
 }
 
-// awaitEnd waits until the machine's PID 1, which has been killed, has ended with
-// all processes of the machine, and closes its pidfd. Until then, processes that
-// have not yet been killed may freeze others.
+// awaitEnd waits until the machine's killed PID 1 and with it all processes of
+// the machine have ended, and closes fd, its pidfd. Meanwhile it thaws the
+// machine's cgroups, because processes that still run may freeze others.
 func (m *Machine) awaitEnd(ctx context.Context, fd int) error {
 	ended := make(chan error, 1)
 	go func() { ended <- process.Wait(ctx, fd) }()

@@ -36,8 +36,9 @@ func (m *Machine) mountRoot(rec record, target string, mount func(target string,
 	return nil
 }
 
-// makeView creates the folder for the changes to a view, unless it exists. It has the
-// owner, mode and attributes of the folder that the machine saw last.
+// makeView creates the folder for the changes to a view, unless it exists. The
+// new folder gets the owner, mode and attributes of the folder that the machine
+// saw last.
 func (m *Machine) makeView(rec record, name string) error {
 	if err := os.MkdirAll(m.path("work-"+name), 0o755); err != nil {
 		return err
@@ -55,7 +56,7 @@ func (m *Machine) makeView(rec record, name string) error {
 
 func (m *Machine) mountView(rec record, name, root string, mount func(target string, lower []string, upper, work string) error) error {
 	at := filepath.Join(root, name)
-	// A saved layer may be imported and have a link there.
+	// A saved layer may have been imported and contain a link here.
 	if info, err := os.Lstat(at); err != nil || !info.IsDir() {
 		return errors.Join(err, errors.New("it is not a folder"))
 	}

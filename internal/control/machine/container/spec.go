@@ -23,14 +23,14 @@ type hostPaths struct {
 	cgroup string // absolute, relative to the root of each hierarchy
 	netns  string // path of the network namespace; "" means a new one with loopback only
 	userns string // path of the user namespace; "" means the host's
-	docker bool   // the machine may run Docker, by mountForDocker and allowDocker
+	docker bool   // the machine may run Docker, by means of mountForDocker and allowDocker
 }
 
 // facts are the properties of the host that the bundle depends on.
 type facts struct {
 	arch        string // as in GOARCH
 	kernel      [2]int
-	oomScoreAdj int  // of this process: lowering it needs a privilege
+	oomScoreAdj int  // of this process; lowering it needs a privilege
 	swapLimit   bool // the kernel can limit memory plus swap
 	raiseLimits bool // this process may raise resource limits
 }
@@ -194,9 +194,9 @@ func mounts(run string, binds []image.Bind, mapped bool) []specs.Mount {
 }
 
 // gvisorLimits returns the limits to set on the host so that the machine can
-// use those of its spec. gVisor's kernel shares the cgroup and needs memory for
-// itself and host threads for the machine's threads. Reaching the memory limit
-// ends the machine.
+// use the limits of its spec. gVisor's kernel shares the cgroup: it needs
+// memory for itself, and host threads for the machine's threads. Reaching the
+// memory limit ends the machine.
 func gvisorLimits(l machine.Limits) machine.Limits {
 	if l.MemoryBytes > 0 {
 		l.MemoryBytes += 64 << 20

@@ -4,8 +4,8 @@
 //
 // As with real runtimes, all state is in the machine's folder. A new Runtime on
 // the same folder can find a machine, stop it and see it stop, even from
-// another process: they communicate over a second socket in that folder, which
-// closes when the machine ends.
+// another process: the Runtimes communicate over a second socket in that
+// folder. It closes when the machine ends.
 package fake
 
 import (
@@ -28,8 +28,8 @@ import (
 )
 
 // Serve acts as a guest: it accepts connections on l, as pod-daemon does, and
-// uses dir as its disk. It returns soon after ctx ends, or earlier to act as a
-// machine that stops by itself.
+// uses dir as its disk. It returns soon after ctx ends, or earlier to simulate
+// a machine that stops by itself.
 type Serve func(ctx context.Context, dir string, l net.Listener) error
 
 // Runtime is a [machine.Runtime].

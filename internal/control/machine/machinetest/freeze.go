@@ -86,7 +86,7 @@ func testFreeze(t *testing.T, h Harness) {
 			t.Fatal(err)
 		}
 	}
-	// The layer outlives the machine that it came from.
+	// The layer outlives its original machine.
 	if err := first.Destroy(within(t)); err != nil {
 		t.Fatal(err)
 	}

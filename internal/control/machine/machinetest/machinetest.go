@@ -22,16 +22,16 @@ type Harness struct {
 	// New returns a new Runtime on dir, as a starting server does. Calling it
 	// twice with one dir simulates a restart of the server.
 	New func(t *testing.T, dir string) machine.Runtime
-	// Spec describes the machines to create, without the ID. Their guest serves
-	// [mux]; see Standin.
+	// Spec describes the machines to create, without the ID. The guest in these
+	// machines serves [mux]; see Standin.
 	Spec machine.Spec
 	// Standin means that the guest is the stand-in of package standin, which
 	// counts its starts on its disk.
 	Standin bool
 	// Kill kills PID 1 of the machine, as kill -9 on the host does.
 	Kill func(t *testing.T, r machine.Runtime, id string)
-	// HalfMade leaves in dir the files of a server that dies while it creates
-	// the machine.
+	// HalfMade creates in dir the files that a server leaves if it dies while
+	// it creates the machine.
 	HalfMade func(t *testing.T, dir, id string)
 }
 

@@ -31,8 +31,9 @@ var (
 	routerV6  = [16]byte{0: 0xfd, 2: 0xa1, 3: 0x0f, 15: 1}
 )
 
-// The main goroutine keeps the main thread. A thread that has entered namespaces ends
-// with its goroutine, but the main thread cannot end, and /proc/self would show them.
+// The main goroutine keeps the main thread. A thread that has entered
+// namespaces ends with its goroutine, but the main thread cannot end, so
+// /proc/self would show those namespaces.
 func init() { runtime.LockOSThread() }
 
 // A Link is a network namespace whose only way out is a TAP device, with a
@@ -42,9 +43,9 @@ type Link struct {
 	Device    *os.File
 }
 
-// Make creates a link with its addresses and routes, in the network namespace,
-// or in a new one if namespace is nil. The namespace lasts as long as one of the
-// descriptors, or a process in it.
+// Make creates a link with its addresses and routes in namespace, or in a new
+// network namespace if that is nil. A namespace exists until the link is closed
+// and no process is left in it.
 func Make(namespace *os.File) (Link, error) {
 	var l Link
 	done := make(chan error)
@@ -61,8 +62,8 @@ func Make(namespace *os.File) (Link, error) {
 }
 
 // Reopen opens the TAP device of an existing link again, through the pidfd of a
-// process in its namespace. The device exists as long as the namespace, even when no
-// process holds it open.
+// process in its namespace. The device exists as long as the namespace does,
+// even if no process has the device open.
 func Reopen(pidfd int) (device *os.File, err error) {
 	var l Link
 	done := make(chan error)

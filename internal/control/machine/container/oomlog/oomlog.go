@@ -23,14 +23,14 @@ const maxLargest = 5
 type Kill struct {
 	Victim  machine.Process
 	Largest []machine.Process // the largest processes at that time, at most 5, largest first
-	Nested  bool              // the limit that was reached is that of a cgroup below the machine's
+	Nested  bool              // the limit that was reached belongs to a cgroup below the machine's
 }
 
-// Read returns the kills in the named cgroup of a machine, and in those below
-// it, that are still in the kernel's log, oldest first. inner is the name of
-// the child cgroup with the machine's own processes. prefix is the prefix of
-// the cgroup names of all machines. Read returns none if this process may not
-// read the log.
+// Read returns the kills in the named cgroup of a machine and in the cgroups
+// below it, oldest first, as far as the kernel's log still has them. inner is
+// the name of the child cgroup with the machine's own processes. prefix is the
+// prefix of the cgroup names of all machines. Read returns none if this process
+// may not read the log.
 func Read(prefix, name, inner string) []Kill { return parse(messages(), prefix, name, inner) }
 
 // parse returns the kills of Read from the messages of the kernel's log. Each kill has these messages:

@@ -32,7 +32,7 @@ type identity struct {
 func Record(path string, pid int) error {
 	start, _, err := readStart(pid)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err // a missing process has already ended, which is not a failed start
+		return err // a missing process has already ended: the start did not fail
 	}
 	boot, err := bootID()
 	if err != nil {
@@ -138,7 +138,7 @@ func KillBearing(ctx context.Context, arg string) error {
 		}
 		fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 		if err != nil {
-			continue // it has exited
+			continue // the process has exited
 		}
 		if !hasArg(pid, arg) {
 			_ = unix.Close(fd)

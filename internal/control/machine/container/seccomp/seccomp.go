@@ -91,8 +91,8 @@ func Profile(arch string, kernel [2]int, caps []string) (*specs.LinuxSeccomp, er
 }
 
 // sandboxCalls are the system calls with which the sandbox inside a machine
-// mounts. Outside of a user namespace the kernel refuses them without
-// CAP_SYS_ADMIN, which no process in a machine has.
+// mounts file systems. Outside of a user namespace the kernel refuses these
+// calls without CAP_SYS_ADMIN, which no process in a machine has.
 var sandboxCalls = []string{"mount", "umount2", "open_tree", "move_mount", "mount_setattr", "fsopen", "fsconfig", "fsmount"}
 
 // Machine returns the filter of a machine whose root has the given capabilities.
@@ -124,8 +124,8 @@ func Machine(arch string, kernel [2]int, capabilities []string, docker bool) (*s
 		p.Syscalls[i].Names = slices.DeleteFunc(p.Syscalls[i].Names, func(name string) bool { return slices.Contains(refused, name) })
 	}
 	p.Syscalls = slices.DeleteFunc(p.Syscalls, func(rule specs.LinuxSyscall) bool { return len(rule.Names) == 0 })
-	// Arguments are compared as 64 bits. A value with a bit set above the 32 that
-	// the kernel reads matches nothing and is refused.
+	// Arguments are compared as 64 bits, but the kernel reads only 32. A value
+	// with a higher bit set matches no rule and is refused.
 	equal := func(index uint, value int) specs.LinuxSeccompArg {
 		return specs.LinuxSeccompArg{Index: index, Value: uint64(value), Op: specs.OpEqualTo}
 	}
@@ -145,7 +145,7 @@ func Machine(arch string, kernel [2]int, capabilities []string, docker bool) (*s
 	}
 	allow([]string{"socketpair"}, equal(0, unix.AF_UNIX))
 	if docker {
-		allow([]string{"pivot_root"}) // Docker's profile is for containers, which start none
+		allow([]string{"pivot_root"}) // Docker's profile is for containers, which start no containers themselves
 		// runc starts containers without a keyring only if the kernel has none.
 		missing := uint(unix.ENOSYS)
 		p.Syscalls = append(p.Syscalls, specs.LinuxSyscall{Names: []string{"keyctl"}, Action: specs.ActErrno, ErrnoRet: &missing})

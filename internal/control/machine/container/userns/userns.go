@@ -1,9 +1,9 @@
 // Package userns creates the user namespaces of machines.
 //
 // Each machine has its own range of the host's user ids. Files on the disk have
-// the owners that the machine sees, because the layers are mounted with these
-// ids mapped to the range. So the machine needs the range only while it runs,
-// and any machine can start from a disk that another one saved.
+// the owners that the machine sees, because the layers are mounted with those
+// owners mapped to the range. So the machine needs the range only while it
+// runs, and any machine can start from a disk that another one saved.
 package userns
 
 import (
@@ -27,21 +27,22 @@ const (
 	lastID  = FirstID + Ranges*IDs - 1
 )
 
-// The main goroutine keeps the main thread. A thread that has entered namespaces ends
-// with its goroutine, but the main thread cannot end, and /proc/self would show them.
+// The main goroutine keeps the main thread. A thread that has entered
+// namespaces ends with its goroutine, but the main thread cannot end, so
+// /proc/self would show those namespaces.
 func init() { runtime.LockOSThread() }
 
-// A Space holds the namespaces of a machine while the machine starts. The zero Space
-// is that of a machine without a user namespace.
+// A Space holds the namespaces of a machine while the machine starts. The zero
+// Space means no user namespace.
 type Space struct {
-	First   int      // the machine's root, on the host
-	User    *os.File // the machine's namespace
-	Network *os.File // a network namespace of it; nil without a network
-	Layers  *os.File // a user namespace whose mapping the layers are mounted with
+	First   int      // the host's id for root in the machine
+	User    *os.File // the machine's user namespace
+	Network *os.File // a network namespace owned by User; nil without a network
+	Layers  *os.File // a user namespace that defines the owner mapping for mounting layers
 }
 
-// Open creates the namespaces of a machine that has the range from first on.
-// program is any executable file, of which nothing is run.
+// Open creates the namespaces of a machine whose range begins with first.
+// program is any executable file; none of its code runs.
 func Open(program string, first int, network bool) (*Space, error) {
 	u := &Space{First: first}
 	flags := uintptr(unix.CLONE_NEWUSER)
@@ -65,9 +66,9 @@ func Open(program string, first int, network bool) (*Space, error) {
 	return u, nil
 }
 
-// Try reports whether this host lets machines have user namespaces. If so, it
-// returns one with the mapping of the layers in the first range, to mount something
-// with it.
+// Try checks whether this host lets machines have user namespaces. If so, it
+// returns a user namespace that maps the owners in layers to the first range,
+// for a test mount.
 func Try(program string) (layers *os.File, err error) {
 	err = asOwner(FirstID, func() error {
 		spaces, err := makeNamespaces(program, unix.CLONE_NEWUSER, idsOnDisk(FirstID))
@@ -100,11 +101,12 @@ func idsOfMachine(first int) []syscall.SysProcIDMap {
 }
 
 // idsOnDisk maps the owners of files on the disk to users of the host, for the
-// machine that has the range from first on.
+// machine whose range begins with first.
 func idsOnDisk(first int) []syscall.SysProcIDMap {
 	return append(idsOfMachine(first),
-		// An overlay creates some files as its mounter, the host's root, and then
-		// changes their owner. So the host's root needs an id on the disk too.
+		// An overlay creates some files as its mounter, the host's root, and
+		// then changes their owner. So the mapping must also contain the host's
+		// root.
 		syscall.SysProcIDMap{ContainerID: IDs, HostID: 0, Size: 1},
 		// Map the owners beyond the range to nobody. Images, and machines
 		// without a user namespace, can have files of such owners, and the
@@ -115,15 +117,15 @@ func idsOnDisk(first int) []syscall.SysProcIDMap {
 	)
 }
 
-// makeNamespaces creates a user namespace with the mapping ids and, if flags have
-// CLONE_NEWNET, a network namespace that belongs to it. A namespace needs a process
-// before it can be opened: the program is started traced, so that it stops at its
-// first instruction, and is then killed.
+// makeNamespaces creates a user namespace with the mapping ids and, if flags
+// contain CLONE_NEWNET, a network namespace owned by it. Namespaces can be
+// opened only through a process. So makeNamespaces starts the program traced,
+// which stops it at its first instruction, opens its namespaces and kills it.
 func makeNamespaces(program string, flags uintptr, ids []syscall.SysProcIDMap) (spaces [2]*os.File, err error) {
-	runtime.LockOSThread() // a tracer is a thread
+	runtime.LockOSThread() // the kernel's tracer is a thread, not a process
 	defer runtime.UnlockOSThread()
-	// The new process cannot enter folders that other users have closed, so the
-	// program is opened here.
+	// Open the program here, because the new process cannot enter folders that
+	// are closed to other users.
 	file, err := os.Open(program)
 	if err != nil {
 		return spaces, err
@@ -139,7 +141,7 @@ func makeNamespaces(program string, flags uintptr, ids []syscall.SysProcIDMap) (
 		return spaces, err
 	}
 	defer func() {
-		_ = cmd.Process.Kill() // it is there until it is waited for
+		_ = cmd.Process.Kill() // until Wait reaps the process, its PID cannot be reused
 		_ = cmd.Wait()
 	}()
 	for i, name := range []string{"user", "net"} {
@@ -159,9 +161,9 @@ var changingUser sync.Mutex
 
 // asOwner calls do on a thread whose user is uid, with root's capabilities and
 // access to files. The kernel counts what a user namespace uses (inotify
-// instances, pending signals, locked memory) towards the user who created it,
-// too: if root created them all, one machine could use up the quotas of the
-// others and of the host.
+// instances, pending signals, locked memory) towards the quotas of the user who
+// created it, too. If root created all namespaces, one machine could use up the
+// quotas of the other machines and of the host.
 func asOwner(uid int, do func() error) error {
 	changingUser.Lock()
 	defer changingUser.Unlock()
@@ -179,15 +181,15 @@ func asOwner(uid int, do func() error) error {
 		}
 		back := errors.Join(changeUser(0), unix.Prctl(unix.PR_SET_DUMPABLE, uintptr(dumpable), 0, 0, 0))
 		if back == nil {
-			runtime.UnlockOSThread() // else the thread ends with this goroutine
+			runtime.UnlockOSThread() // otherwise the thread ends with this goroutine
 		}
 		done <- errors.Join(err, back)
 	}()
 	return <-done
 }
 
-// changeUser changes the user of the calling thread, but not its capabilities and
-// its access to files, which are root's.
+// changeUser changes the user of the calling thread. The thread keeps root's
+// capabilities and access to files.
 func changeUser(uid int) error {
 	bits, err := unix.PrctlRetInt(unix.PR_GET_SECUREBITS, 0, 0, 0, 0)
 	if err != nil {
@@ -207,8 +209,8 @@ func changeUser(uid int) error {
 	return err
 }
 
-// canMountProc reports whether a user namespace may mount /proc and /sys: the kernel
-// refuses it where the host's own are partly hidden from this process.
+// canMountProc reports whether a user namespace may mount /proc and /sys. The
+// kernel refuses if the host's own are partly hidden from this process.
 func canMountProc() error {
 	ids := idsOfMachine(FirstID)
 	cmd := exec.Command("sh", "-c", "mount -t proc proc /proc && mount -t sysfs sysfs /sys") //nolint:noctx // it does nothing else
