@@ -10,8 +10,8 @@ import (
 )
 
 // Unpublished returns the records of images that no registry has: imported and
-// built images, and OCI layouts. It holds their layers in the same way as
-// [Store.Prepare].
+// built images, and OCI layouts. It locks their layers, as [Store.Prepare]
+// does.
 func (s *Store) Unpublished() ([]Record, error) {
 	all, err := s.List()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 // Limits of unpacking an image.
 const (
-	// entryBytes is the disk usage charged for a file in addition to its content,
+	// entryBytes is the disk usage charged per file in addition to its content,
 	// for its inode and name.
 	entryBytes = 512
 	// maxRatio is how many bytes one byte of a layer may unpack to, once
@@ -32,11 +32,11 @@ type budget struct {
 
 	mu   sync.Mutex
 	used int64
-	next int64 // used bytes at which room is called next
+	next int64 // value of used at which room is called next
 }
 
-// take counts n bytes before they are written. It fails if the budget is
-// exceeded or the disk too full, which take(0) always checks.
+// take counts n bytes before they are written. It fails if they exceed the
+// budget or the disk is too full. take(0) always checks the disk.
 func (b *budget) take(n int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -60,7 +60,7 @@ func (s *Store) newBudget() *budget {
 }
 
 // SetRoom sets a function that the store calls before and while it unpacks an
-// image. It returns an error if the disk is too full.
+// image. The function returns an error if the disk is too full.
 func (s *Store) SetRoom(room func() error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

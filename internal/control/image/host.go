@@ -86,14 +86,14 @@ func (s *Store) prepareHost(ctx context.Context) (Image, error) {
 	return img, nil
 }
 
-// hostOf is the prefix of image names that mean the host's system. They stop
-// working when the host has another distribution or release.
+// hostOf is the prefix of image names that mean the host's system. These names
+// become invalid when the host's distribution or release changes.
 const hostOf = "host@"
 
 // pinned returns the name of the image that saved layers record. Saved changes
 // to the programs and packages of one release do not fit another.
 func (h host) pinned() string {
-	data, _ := h.root.ReadFile("etc/os-release") // Debian's is a link to usr/lib/os-release
+	data, _ := h.root.ReadFile("etc/os-release") // in Debian, a link to usr/lib/os-release
 	if data == nil {
 		data, _ = h.root.ReadFile("usr/lib/os-release")
 	}
@@ -134,7 +134,7 @@ func (h host) view() (*tree, Image, error) {
 			img.Views = append(img.Views, name)
 			continue
 		case info.IsDir() && name == "opt":
-			continue // the server's data is there
+			continue // /opt contains the server's data, so machines do not see it
 		case info.IsDir():
 			return nil, img, fmt.Errorf("the server's data is in %s, below /%s, which machines see: move it, for example to /var/lib/aloft", h.own, name)
 		}
@@ -171,9 +171,9 @@ func (h host) view() (*tree, Image, error) {
 // isBelow reports whether path is dir or below it.
 func isBelow(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
-// programDirs returns the folders of programs that are installed by hand beside
-// a distribution's packages: bin of each folder in /usr/local and /opt. The
-// server's own PATH may lack them, because sudo resets it.
+// programDirs returns the folders of programs that do not come from the
+// distribution's packages: the bin folder of each folder in /usr/local and
+// /opt. The server's own PATH may lack them, because sudo resets it.
 func (h host) programDirs(views []string) (dirs []string) {
 	for _, dir := range []string{"usr/local/*/bin", "opt/*/bin"} {
 		if !slices.Contains(views, strings.Split(dir, "/")[0]) {
@@ -200,7 +200,7 @@ func (h host) isOpen(name string) bool {
 func (h host) hideSecrets(t *tree, dir string) {
 	f, err := h.root.Open(dir)
 	if err != nil {
-		return // there is no such folder
+		return // the folder is missing
 	}
 	names, _ := f.Readdirnames(-1) // a folder that cannot be listed cannot be opened either
 	defer func() { _ = f.Close() }()

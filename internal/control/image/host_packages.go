@@ -22,9 +22,9 @@ var packageState = []string{
 	"etc/sgml", "etc/xml", "var/lib/sgml-base", "var/lib/xml-core",
 }
 
-// policyRC keeps package scripts from starting services, which would fail or keep an
-// installation from ending: a machine has no init system that manages services.
-// "service NAME start" ignores it.
+// policyRC keeps package scripts from starting services: a machine has no init
+// system, so a start would fail or block the installation. "service NAME start"
+// ignores this file.
 var policyRC = lines(
 	"#!/bin/sh",
 	"# Installing a package starts no services: start them with `service NAME start`.",
@@ -61,7 +61,7 @@ func (h host) addOverrides(t *tree) {
 	}
 	knows := func(file, name string) bool {
 		if strings.HasPrefix(name, "#") {
-			return true // a number
+			return true // a numeric id
 		}
 		_, ok := findID(string(t.entries[file].data), name)
 		return ok
@@ -99,7 +99,8 @@ func (h host) addDirs(t *tree) {
 }
 
 // addConffiles adds configuration files that are identical to their package's
-// version. Those reveal nothing about this host; modified ones might.
+// version. Modified files are left out, because they might reveal something
+// about this host.
 func (h host) addConffiles(t *tree, status []byte) {
 	lines := bufio.NewScanner(bytes.NewReader(status))
 	lines.Buffer(nil, maxCopied)
@@ -129,8 +130,8 @@ func (h host) addConffiles(t *tree, status []byte) {
 	}
 }
 
-// addUsers adds the host's system users and groups, which own files in /usr. People
-// and passwords stay away.
+// addUsers adds the host's system users and groups, which own files in /usr. It
+// leaves out people's accounts and passwords.
 func (h host) addUsers(t *tree) {
 	users, groups := map[string]bool{"root": true, userName: true}, map[string]bool{"root": true, userName: true}
 	var accounts, secrets, names strings.Builder

@@ -15,9 +15,9 @@ import (
 type sources struct {
 	locked    []string // hosts, and hosts with a path, for which apt has a password
 	addresses []string // addresses of the sources that machines see
-	dropped   []string // addresses of the others
+	dropped   []string // addresses of the sources that they do not see
 	shown     int      // how many sources machines see; one may have several addresses
-	hidden    int      // how many they do not see
+	hidden    int      // how many sources they do not see
 }
 
 // aptSettings lists the settings of apt that a machine takes over from the host.
@@ -33,7 +33,7 @@ var aptSettings = map[string]bool{
 // addSources adds the files with which apt installs packages from the same
 // sources as the host: sources, public keys, pinning, settings and package
 // lists. It omits passwords and sources that need one, because apt-get update
-// fails if one source fails. It returns its decisions.
+// fails if one source fails. It returns which sources it added and omitted.
 func (h host) addSources(t *tree) *sources {
 	s := &sources{locked: h.lockedHosts()}
 	if !t.like(h.root, "etc/apt") {
@@ -73,9 +73,9 @@ func (h host) addSources(t *tree) *sources {
 	return s
 }
 
-// list returns the regular files in a folder of the host that everybody may read.
+// list returns the world-readable regular files in a folder of the host.
 func (h host) list(dir string) (names []string) {
-	entries, _ := fs.ReadDir(h.root.FS(), dir) // a missing folder has none
+	entries, _ := fs.ReadDir(h.root.FS(), dir) // a missing folder is empty
 	for _, e := range entries {
 		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o004 != 0 {
 			names = append(names, path.Join(dir, e.Name()))
@@ -84,7 +84,7 @@ func (h host) list(dir string) (names []string) {
 	return names
 }
 
-// text returns a small file that everybody may read, or nil.
+// text returns the content of a small world-readable file, or nil.
 func (h host) text(name string) []byte {
 	info, err := h.root.Lstat(name)
 	if err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&0o004 == 0 || info.Size() > maxCopied {
@@ -103,7 +103,7 @@ func (h host) lockedHosts() (hosts []string) {
 		names = append(names, path.Join("etc/apt/auth.conf.d", e.Name()))
 	}
 	for _, name := range names {
-		data, _ := h.root.ReadFile(name) // usually for root only
+		data, _ := h.root.ReadFile(name) // usually only root may read it
 		words := strings.Fields(string(data))
 		for i, w := range words {
 			if w == "machine" && i+1 < len(words) {
@@ -119,7 +119,7 @@ func (h host) lockedHosts() (hosts []string) {
 }
 
 // aToken matches a path segment that looks like a secret. Some package services
-// put one into the addresses of private sources.
+// put secrets into the addresses of private sources.
 var aToken = regexp.MustCompile(`^[A-Za-z0-9_-]*$`)
 
 // open reports whether a machine may see and use the address of a source.
@@ -135,7 +135,7 @@ func (s *sources) open(address string) bool {
 			return false
 		}
 	default:
-		return false // on the host's disk, or by a program that a machine may lack
+		return false // a path on the host's disk, or a method for which a machine may lack the program
 	}
 	for _, l := range s.locked {
 		if at := u.Host + u.Path; u.Hostname() == l || isBelow(strings.TrimSuffix(at, "/"), l) || isBelow(u.Hostname()+u.Path, l) {
@@ -150,8 +150,8 @@ func (s *sources) open(address string) bool {
 	return true
 }
 
-// keep decides about a source: a machine sees it if ok is set and all its
-// addresses are public.
+// keep reports whether a machine sees a source: ok must be true and all
+// addresses must be public. It records the decision.
 func (s *sources) keep(ok bool, addresses ...string) bool {
 	for _, a := range addresses {
 		ok = ok && s.open(a)
@@ -166,7 +166,8 @@ func (s *sources) keep(ok bool, addresses ...string) bool {
 	return false
 }
 
-// mirrors returns a list of mirrors without those that a machine may not see.
+// mirrors returns a list of mirrors without the mirrors that a machine may not
+// see.
 func (s *sources) mirrors(text []byte) []byte {
 	var kept bytes.Buffer
 	for line := range bytes.Lines(text) {
@@ -189,8 +190,8 @@ func (s *sources) mirrors(text []byte) []byte {
 // sourceLine matches a line of sources.list: its type, options, address and rest.
 var sourceLine = regexp.MustCompile(`^\s*(deb|deb-src)\s+(?:\[([^]]*)\]\s+)?(\S+)\s+([^#]+)`)
 
-// lines returns the sources of a file in the one-line format that a machine may use,
-// without comments.
+// lines takes a file in the one-line format, and returns the sources that a
+// machine may use, without comments.
 func (s *sources) lines(text []byte) []byte {
 	var kept bytes.Buffer
 	for line := range bytes.Lines(text) {
@@ -220,7 +221,8 @@ func (s *sources) lines(text []byte) []byte {
 	return kept.Bytes()
 }
 
-// sourceFields lists the options of a source that say how to fetch and check it.
+// sourceFields lists the options of a source that define how apt fetches and
+// verifies it.
 var sourceFields = map[string]bool{
 	"types": true, "uris": true, "suites": true, "components": true, "enabled": true, "signed-by": true, "trusted": true,
 	"architectures": true, "arch": true, "languages": true, "lang": true, "targets": true, "target": true, "pdiffs": true, "by-hash": true,
@@ -228,8 +230,8 @@ var sourceFields = map[string]bool{
 	"check-valid-until": true, "valid-until-min": true, "valid-until-max": true, "check-date": true, "date-max-future": true,
 }
 
-// isShown reports whether a machine has the file with a source's key. A value that is
-// no path is a fingerprint or the key itself.
+// isShown reports whether machines have the public key of a source. A value
+// that is not a path is a fingerprint or the key itself.
 func isShown(key string) bool {
 	if !strings.HasPrefix(key, "/") {
 		return isPublicKey([]byte(key))
@@ -251,8 +253,8 @@ func isPublicKey(text []byte) bool {
 	return text[0]&0x80 == 0 || kind != 5 && kind != 7
 }
 
-// stanzas returns the sources of a file in the deb822 format that a machine may use,
-// without comments and fields that others define.
+// stanzas takes a file in the deb822 format, and returns the sources that a
+// machine may use, without comments and unknown fields.
 func (s *sources) stanzas(text []byte) []byte {
 	var kept []byte
 	for _, stanza := range stanzasOf(text) {
@@ -281,10 +283,10 @@ func (s *sources) stanzas(text []byte) []byte {
 	return kept
 }
 
-// A field is one of a stanza in the format of Debian's control files.
+// A field is a field of a stanza in the format of Debian's control files.
 type field struct {
-	name string // in small letters
-	text string // with its name and all its lines
+	name string // lower case
+	text string // all lines of the field, including its name
 }
 
 func (f field) value() string {
@@ -316,8 +318,8 @@ func stanzasOf(text []byte) (all [][]field) {
 	return all
 }
 
-// fieldsOf returns a file in the format of Debian's control files with only the
-// named fields.
+// fieldsOf takes a file in the format of Debian's control files, and returns it
+// with only the named fields.
 func fieldsOf(text []byte, names ...string) []byte {
 	var kept []byte
 	for _, stanza := range stanzasOf(text) {
@@ -353,8 +355,8 @@ func (s *sources) settings(dump string) []byte {
 	return out
 }
 
-// reaches reports whether a machine can use a proxy: it has no password, and is not
-// one of the host's own.
+// reaches reports whether a machine can use a proxy: it must have no password
+// and must not run on the host itself.
 func (s *sources) reaches(proxy string) bool {
 	u, err := url.Parse(proxy)
 	if err != nil || u.Hostname() == "localhost" || !s.open(proxy) {

@@ -6,7 +6,7 @@ import (
 	"os/exec"
 )
 
-// HostSummary describes the abilities of machines of the image "host".
+// HostSummary describes what machines of the image "host" can do.
 type HostSummary struct {
 	Apt     bool // apt-get and the package database are there
 	Sources int  // package sources that machines use
@@ -23,7 +23,7 @@ func SummarizeHost(ctx context.Context) (HostSummary, error) {
 		return HostSummary{}, err
 	}
 	defer func() { _ = root.Close() }()
-	settings, _ := exec.CommandContext(ctx, "apt-config", "dump").Output() // a host without apt has none
+	settings, _ := exec.CommandContext(ctx, "apt-config", "dump").Output() // a host without apt has no sources
 	return host{root: root, settings: string(settings)}.summarize(), nil
 }
 

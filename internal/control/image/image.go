@@ -31,11 +31,11 @@ import (
 // An Image is a root file system that can be mounted.
 type Image struct {
 	Lower  []string // directories of the layers, topmost first
-	Views  []string // top-level directories of the host, without the slash, that are layers below those of the same name in Lower
+	Views  []string // top-level directories of the host, without the slash; each is the layer below the directories of this name in Lower
 	Binds  []Bind   // directories of the host to bind read-only
-	Pinned string   // a name for [Store.Prepare] that always means this content, to store with layers that depend on the image
+	Pinned string   // a name for [Store.Prepare] that always means this content; saved layers record it
 	Digest string   // identifies the content; "" if unknown (host, rootfs:)
-	Config Config   // its configuration of processes
+	Config Config   // configuration of the image's processes
 }
 
 // Config is the part of an image's configuration that machines use.
@@ -54,8 +54,9 @@ type Bind struct {
 // Options are the settings of a [Store].
 type Options struct {
 	Registry registry.Config // credentials, and hosts without TLS
-	// Recheck is how long a tag is cached before the registry is asked again. 0
-	// asks every time. Digests are never asked for again.
+	// Recheck is how long the meaning of a tag is cached. After that, the store
+	// asks the registry again. 0 means to ask every time. A digest is never
+	// rechecked.
 	Recheck time.Duration
 	// MaxBytes is the maximum unpacked size of all layers of one image, including
 	// a charge per file. 0 means no limit; a negative value means half of the
@@ -155,8 +156,8 @@ func (s *Store) prepare(ctx context.Context, name string, tell *teller) (Image, 
 	return s.prepareRemote(ctx, ref, tell)
 }
 
-// Has reports whether an imported or built image is available. If so, it stays
-// until this process ends.
+// Has reports whether an imported or built image is available. If so, it is
+// protected from removal until this process ends.
 func (s *Store) Has(name string) bool {
 	_, ok := s.find(name)
 	return ok

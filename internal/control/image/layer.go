@@ -33,7 +33,8 @@ type heldLayer struct {
 // the caller can record its use.
 const leastUnused = time.Hour
 
-// letGo unlocks a layer, unless it was handed out less than unused ago.
+// letGo unlocks a layer, if it was handed out longer ago than unused and
+// leastUnused.
 func (s *Store) letGo(key string, unused time.Duration) {
 	s.holding.Lock()
 	defer s.holding.Unlock()
@@ -92,8 +93,8 @@ func (s *Store) layer(ctx context.Context, key string, fill func(ctx context.Con
 	return "", fmt.Errorf("layer %s: concurrent prunes keep removing it", key)
 }
 
-// rounds is how often a layer is made again if a concurrent prune removes it
-// before this process could lock it.
+// rounds is how often to create a layer again if a concurrent prune removes it
+// before this process has locked it.
 const rounds = 100
 
 func (s *Store) makeLayer(ctx context.Context, key string, fill func(ctx context.Context, dir string) error) error {
@@ -106,8 +107,8 @@ func (s *Store) makeLayer(ctx context.Context, key string, fill func(ctx context
 	if err != nil {
 		return err
 	}
-	defer func() { _ = errors.Join(lockfile.Unlock(lock), lock.Close()) }() // the caller takes a shared lock next
-	defer func() { _ = trash.RemoveAll(work) }()                            // after the rename it no longer exists
+	defer func() { _ = errors.Join(lockfile.Unlock(lock), lock.Close()) }() // the caller takes a shared lock afterwards
+	defer func() { _ = trash.RemoveAll(work) }()                            // after a successful rename, work no longer exists
 	if err := os.Chmod(work, 0o755); err != nil {
 		return err
 	}
@@ -135,9 +136,9 @@ func syncTree(dir string) error {
 	return nil
 }
 
-// Generated returns a layer with copies of the given files, which are the same
-// for every image. Keys are paths in the machine, values paths on the host.
-// Files and folders belong to root, mode 0755.
+// Generated returns a layer with copies of the given files, for use with any
+// image. Keys are paths in the machine, values paths on the host. Files and
+// folders belong to root, mode 0755.
 func (s *Store) Generated(ctx context.Context, files map[string]string) (string, error) {
 	var t tree
 	for target, source := range files {

@@ -17,7 +17,7 @@ import (
 
 // PruneOptions say what [Store.Prune] keeps.
 type PruneOptions struct {
-	// Unused is the age of the last use from which images are removed. Names of
+	// Unused is how long an image must be unused before it is removed. Names of
 	// imported images are never removed: see [Store.Remove].
 	Unused time.Duration
 	// Keep lists what machines and snapshots need, which the store does not know:
@@ -32,12 +32,13 @@ type Pruned struct {
 	Bytes  int64 // disk space freed
 }
 
-// partAge is how long a partial download that nobody continues is kept.
+// partAge is how long an abandoned partial download is kept.
 const partAge = 24 * time.Hour
 
-// Prune removes unused images, and layers that nothing needs: no image, nothing
-// in o.Keep, no other running process, and this process not within the last
-// hour. It can be called at any time and is safe to interrupt.
+// Prune removes unused images and layers. A layer is unused if no image,
+// nothing in o.Keep and no other running process needs it, and this process has
+// not used it for an hour. Prune can be called at any time and is safe to
+// interrupt.
 func (s *Store) Prune(ctx context.Context, o PruneOptions) (Pruned, error) {
 	var out Pruned
 	records, err := s.List()
@@ -91,8 +92,8 @@ func (s *Store) Prune(ctx context.Context, o PruneOptions) (Pruned, error) {
 	return out, s.pruneBlobs()
 }
 
-// imported reports whether a person gave the image its name. Only a person may
-// remove such a name.
+// imported reports whether a person named the image. Only a person may remove
+// such a name.
 func imported(name string) bool {
 	return strings.HasPrefix(name, localPrefix) && !strings.HasPrefix(name, builtPrefix) && !strings.Contains(name, "@")
 }
@@ -113,7 +114,7 @@ func (s *Store) isKept(name string, keep []string) bool {
 func (s *Store) removeLayer(key string) (bytes int64, removed bool, err error) {
 	lock, err := lockfile.Open(s.layerDir(key))
 	if err != nil {
-		return 0, false, nil // it is in use or already gone
+		return 0, false, nil // the layer is in use or already gone
 	}
 	defer func() { _ = lock.Close() }()
 	trashed := filepath.Join(s.dir, "layers", unfinished+"gone-"+key)

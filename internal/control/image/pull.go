@@ -20,7 +20,7 @@ import (
 	"aloft/internal/lockfile"
 )
 
-// Pull asks the registry what the reference currently means, without using the
+// Pull asks the registry for the reference's current image, without using the
 // cache, and prepares that image.
 func (s *Store) Pull(ctx context.Context, name string, progress func(Progress)) (Image, error) {
 	ref, err := s.registry.Parse(name)
@@ -75,11 +75,11 @@ func (s *Store) pull(ctx context.Context, ref registry.Reference, tell *teller) 
 			return Image{}, fault.Exhausted("the image has more than %d MiB", all.most>>20).Named("image_too_large").
 				Hint("use a smaller image, or raise machine.disk_bytes")
 		}
-		// Another waiter for the blob will find the layer, and need not download it
-		// again.
+		// When this blob is unlocked, another caller that waits for it will
+		// find the layer and need not download the blob.
 		var blob *os.File
 		parts = append(parts, part{diff: l.diff, size: l.Size, fill: func(ctx context.Context, dir string) error {
-			if blob != nil { // a prune has removed the layer, so it is made again
+			if blob != nil { // a prune has removed the layer, so it is created again
 				_ = errors.Join(lockfile.Unlock(blob), blob.Close())
 			}
 			var err error
@@ -110,7 +110,7 @@ func (s *Store) pull(ctx context.Context, ref registry.Reference, tell *teller) 
 type remoteLayer struct {
 	registry.Layer
 	of           *registry.Image
-	digest, diff string // of the blob, and of its content, in hex
+	digest, diff string // hex digests of the blob and of its content
 }
 
 // layerAt validates a layer that the registry names.
@@ -148,8 +148,8 @@ func (s *Store) fetch(ctx context.Context, l remoteLayer, blob *os.File, dir str
 	return err
 }
 
-// errMadeByOther means that another caller made the layer while this one waited
-// for the blob.
+// errMadeByOther means that another caller created the layer while this caller
+// waited for the blob.
 var errMadeByOther = errors.New("made by another")
 
 // lockBlob opens and locks the file that a blob is downloaded into, so that one
@@ -158,7 +158,8 @@ func (s *Store) lockBlob(ctx context.Context, digest string) (*os.File, error) {
 	return lockfile.Create(ctx, filepath.Join(s.dir, "blobs", digest+".part"))
 }
 
-// tries is the number of attempts to download a blob without receiving any byte.
+// tries is the number of consecutive attempts to download a blob without
+// receiving any byte.
 const tries = 5
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -182,7 +183,7 @@ func download(ctx context.Context, l remoteLayer, f *os.File, tell *teller) erro
 	}
 	resumed := have > 0
 	tell.update(false, func(p *Progress) { p.Done += have })
-	again := func(n int64) error { // starts over after n useless bytes
+	again := func(n int64) error { // start over after n useless bytes
 		tell.update(false, func(p *Progress) { p.Done -= n })
 		sum.Reset()
 		have = 0

@@ -24,9 +24,9 @@ type Record struct {
 	Name    string    `json:"name"`    // registry references in full form
 	Digest  string    `json:"digest"`  // digest of the manifest: sha256:…
 	Layers  []string  `json:"layers"`  // keys of its own layers, topmost first
-	Config  Config    `json:"config"`  // its configuration of processes
-	Checked time.Time `json:"checked"` // when the registry was last asked, or the image imported
-	Used    time.Time `json:"-"`       // when it was last prepared
+	Config  Config    `json:"config"`  // configuration of the image's processes
+	Checked time.Time `json:"checked"` // when the registry was last asked or the image was imported
+	Used    time.Time `json:"-"`       // when the image was last prepared
 }
 
 func (s *Store) recordPath(name string) string {

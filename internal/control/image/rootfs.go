@@ -10,7 +10,8 @@ import (
 	"syscall"
 )
 
-// prepareRootfs returns the image of a tree on disk, which is never written.
+// prepareRootfs returns an image whose root is a tree on disk. Nothing writes
+// to the tree.
 func (s *Store) prepareRootfs(ctx context.Context, dir string) (Image, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -24,8 +25,8 @@ func (s *Store) prepareRootfs(ctx context.Context, dir string) (Image, error) {
 	return img, err
 }
 
-// amend puts a generated layer on top of an image's own, with what a machine
-// needs and the image may lack.
+// amend adds a generated layer above an image's own layers. It contains what a
+// machine needs and the image may lack.
 func (s *Store) amend(ctx context.Context, lower []string) (Image, error) {
 	bundle, err := hostBundle()
 	if err != nil {
@@ -42,7 +43,7 @@ func (s *Store) amend(ctx context.Context, lower []string) (Image, error) {
 	return Image{Lower: append([]string{top}, lower...)}, nil
 }
 
-// additions returns the tree to put on top of v.
+// additions returns the tree of the layer above v.
 func additions(v view, bundle []byte) (*tree, error) {
 	if _, info := v.lookup(v.resolve("bin/sh")); info == nil {
 		return nil, fmt.Errorf("it has no /bin/sh: machines need a shell")
@@ -152,7 +153,7 @@ func findID(file, name string) (id int, ok bool) {
 }
 
 // insertID adds a line to a file like /etc/passwd, after the first line
-// (root's). If another name has the same id, programs then show ours.
+// (root's). If another name has the same id, programs then show the added name.
 func insertID(file, line string) string {
 	first, rest, _ := strings.Cut(file, "\n")
 	if first == "" {

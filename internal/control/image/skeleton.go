@@ -31,8 +31,8 @@ var (
 	passwdLine = "ubuntu:x:1000:1000:Ubuntu:/home/ubuntu:/bin/bash"
 	groupLine  = "ubuntu:x:1000:"
 
-	// No account has a password: sudo asks for none, and no other program
-	// accepts logins.
+	// No account has a password: sudo does not require one, and no other
+	// program accepts logins.
 	shadow = lines("root:*:19000:0:99999:7:::", "daemon:*:19000:0:99999:7:::", "bin:*:19000:0:99999:7:::",
 		"sys:*:19000:0:99999:7:::", "man:*:19000:0:99999:7:::", "mail:*:19000:0:99999:7:::",
 		"www-data:*:19000:0:99999:7:::", "_apt:*:19000:0:99999:7:::", "nobody:*:19000:0:99999:7:::", shadowLine)

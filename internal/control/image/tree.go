@@ -22,12 +22,12 @@ import (
 type tree struct{ entries map[string]entry }
 
 type entry struct {
-	mode  fs.FileMode // with type and sticky bit; whiteout hides what lies below
+	mode  fs.FileMode // with type and sticky bit; whiteout hides lower layers' entries of that path
 	id    int         // owner
 	group int
-	data  []byte    // a file's content or a link's target
+	data  []byte    // if set, the host's file to copy instead of data
 	from  string    // the file of the host to copy, instead of data
-	time  time.Time // of that file
+	time  time.Time // modification time of that file
 }
 
 // whiteout is the mode of an entry that hides the entry of lower layers with
@@ -53,16 +53,16 @@ func (t *tree) file(name string, mode fs.FileMode, id int, data []byte) {
 	t.addEntry(name, entry{mode: mode, id: id, group: id, data: data})
 }
 
-// has reports whether the tree has an entry of the name.
+// has reports whether the tree has an entry with that name.
 func (t *tree) has(name string) bool {
 	_, ok := t.entries[name]
 	return ok
 }
 
 // like adds a directory of the host and its parents, with their owners and
-// modes but without content. It does not change directories that are in the
-// tree. It returns false if the host lacks the directory or not everybody may
-// enter it.
+// modes but without content. It does not change directories that the tree
+// already has. It returns false if the host lacks the directory or not
+// everybody may enter it.
 func (t *tree) like(host *os.Root, name string) bool {
 	if name == "." || t.has(name) {
 		return true
@@ -79,7 +79,7 @@ func (t *tree) like(host *os.Root, name string) bool {
 	return true
 }
 
-// hide hides a file or folder that a layer below shows.
+// hide hides a file or folder of a lower layer.
 func (t *tree) hide(host *os.Root, name string) {
 	if t.like(host, path.Dir(name)) && !t.has(name) {
 		t.addEntry(name, entry{mode: whiteout})
@@ -112,8 +112,8 @@ func (t *tree) copyAllLater(host *os.Root, name string) error {
 	return nil
 }
 
-// copyLater adds a file of the host that everybody may read. Only its name, size
-// and time are part of the tree's digest, so that large files are read only if the
+// copyLater adds a world-readable file of the host. Only its name, size and
+// time are part of the tree's digest, so large files are read only when the
 // tree is written.
 func (t *tree) copyLater(host *os.Root, name string) {
 	info, err := host.Lstat(name)
@@ -185,8 +185,8 @@ func (e entry) write(path string) error {
 		err := os.Mkdir(path, 0o755)
 		return errors.Join(err, os.Lchown(path, e.id, e.group), os.Chmod(path, e.mode&^fs.ModeType))
 	}
-	// A link is many times faster than a copy, and a layer is never changed. Programs
-	// that own the files replace them and do not write into them.
+	// A hard link is many times faster than a copy. It is safe because layers
+	// never change: programs replace these files instead of writing into them.
 	if e.from != "" && os.Link(e.from, path) == nil {
 		return nil
 	}
@@ -217,8 +217,8 @@ func (e entry) copyTo(to *os.File) error {
 }
 
 // copyIn adds a file, link or directory of the host with all its content and
-// modes. It skips what is not world-readable, so that no machine sees it. A
-// missing path adds nothing.
+// modes. It skips files that are not world-readable, so that no machine sees
+// them. A missing path adds nothing.
 func (t *tree) copyIn(host *os.Root, name string) error {
 	info, err := host.Lstat(name)
 	if err != nil {

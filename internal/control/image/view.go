@@ -22,7 +22,8 @@ type view []string // directories, topmost first
 // kernel.
 const maxLinks = 40
 
-// maxConfig is the maximum size of an image's file that is read to be amended.
+// maxConfig is the maximum size of a file in an image that is read in order to
+// amend it.
 const maxConfig = 1 << 20
 
 // resolve follows the links in name (relative to the root) and returns the

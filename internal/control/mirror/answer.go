@@ -7,14 +7,14 @@ import (
 
 // Limits of the answers that a mirror keeps in memory.
 const (
-	maxAnswer  = 16 << 10 // bytes of one
+	maxAnswer  = 16 << 10 // bytes of one answer
 	maxAnswers = 256
 )
 
-// answer runs git with arguments that name objects by their full ids only, and
-// returns what git prints. Such an answer never changes, so it is cached: an
-// agent's page requests the same few files every few seconds, and each process
-// of git takes milliseconds. The caller must not modify the result.
+// answer runs git with arguments that name objects by full ids only, and
+// returns git's output. The output for such arguments never changes, so it is
+// cached: an agent's page requests the same few files every few seconds, and
+// each git process takes milliseconds. The caller must not modify the result.
 func (m *Mirror) answer(ctx context.Context, args []string) ([]byte, error) {
 	key := strings.Join(args, "\x00")
 	m.mu.Lock()
@@ -32,7 +32,7 @@ func (m *Mirror) answer(ctx context.Context, args []string) ([]byte, error) {
 	if m.answers == nil {
 		m.answers = map[string][]byte{}
 	}
-	for other := range m.answers { // in random order
+	for other := range m.answers { // evict in random order
 		if len(m.answers) < maxAnswers {
 			break
 		}

@@ -16,14 +16,14 @@ import (
 )
 
 // claim records what a claimant pushed to a branch. On disk it is a file named
-// after both, with one commit per line; a first line "made" means that the
-// upstream has accepted a push. An empty file, as older servers wrote it, means
-// the same for an unknown commit.
+// after the claimant and the branch, with one commit per line. A first line
+// "made" means that the upstream has accepted a push. Older servers wrote an
+// empty file, which means that the upstream has accepted an unknown commit.
 type claim struct {
 	made bool // the upstream has accepted a push
 	// commits lists the commit of the last accepted push, and the commits of
 	// later pushes whose outcome is unknown. The branch belongs to the claimant
-	// while it is at one of them.
+	// while it points to one of these commits.
 	commits []string
 }
 
@@ -34,8 +34,9 @@ const firstLine = "made"
 // maxTried is how many commits a claim remembers.
 const maxTried = 32
 
-// covers reports whether the claimant pushed commit, at which the branch is
-// upstream. The push itself makes the upstream compare commit with the branch.
+// covers reports whether the claimant pushed commit, to which the upstream's
+// branch points. The push itself makes the upstream compare commit with the
+// branch.
 func (c claim) covers(commit string) bool { return slices.Contains(c.commits, commit) }
 
 // tryingAlso returns the claim to store while a push of commit is in progress.
@@ -48,9 +49,9 @@ func (c claim) tryingAlso(commit string) claim {
 }
 
 // settleClaim updates the claim after a push. If the upstream accepted it, the
-// branch belongs to the claimant. If it was refused, the claim is restored. If
-// the outcome is unknown, the claim keeps the commit, and the next push
-// compares it with the upstream's branch.
+// branch belongs to the claimant. If the upstream refused it, the claim is
+// restored. If the outcome is unknown, the claim keeps the commit, and the next
+// push compares it with the upstream's branch.
 func (m *Mirror) settleClaim(u Update, was claim, out Outcome, err error) error {
 	switch {
 	case err != nil:
@@ -62,8 +63,8 @@ func (m *Mirror) settleClaim(u Update, was claim, out Outcome, err error) error 
 }
 
 // judgeClaim returns the claim on the branch of an update, and restricts the
-// update by it. If somebody else has moved the branch, or deleted and recreated
-// it, the update may be a fast-forward only. An update of a branch that the
+// update accordingly. If somebody else has moved, or deleted and recreated, the
+// branch, only a fast-forward is allowed. An update of a branch that the
 // claimant does not own is refused.
 func (m *Mirror) judgeClaim(r repourl.Repo, u *Update) (was claim, out Outcome, err error) {
 	if was, err = m.readClaim(*u); err != nil {

@@ -36,7 +36,7 @@ func userOf(hash []byte) int {
 // certificates are the environment variables that name files for git to read.
 var certificates = []string{"SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "CURL_CA_BUNDLE"}
 
-// confine makes git run confined from now on, unless this host cannot do that.
+// confine makes git run confined from now on, if this host supports that.
 func (s *Mirrors) confine() {
 	if s.unconfined = s.host.Confined(); s.unconfined != nil {
 		s.unconfine()
@@ -49,7 +49,7 @@ func (s *Mirrors) confine() {
 			continue
 		}
 		if confine.Shows(path) {
-			path, _ = filepath.EvalSymlinks(path) // a link there may lead elsewhere
+			path, _ = filepath.EvalSymlinks(path) // a link in a visible folder may lead elsewhere
 		}
 		if _, err := os.Stat(path); err == nil && !confine.Shows(path) {
 			s.visible = append(s.visible, path)
@@ -58,7 +58,7 @@ func (s *Mirrors) confine() {
 	if !confine.Shows(s.gitPath) {
 		s.programs = append(s.programs, s.gitPath)
 		cmd := s.command(s.ctx, invocation{args: []string{"--exec-path"}})
-		out, _ := cmd.Output() // the command below fails too
+		out, _ := cmd.Output() // on failure, the version command below fails too
 		if path := strings.TrimSpace(string(out)); filepath.IsAbs(path) && !confine.Shows(path) {
 			s.programs = append(s.programs, path)
 		}
@@ -85,7 +85,7 @@ func (s *Mirrors) jail(inv invocation) confine.Jail {
 		DataBytes: inv.dataLimit, FileBytes: inv.fileLimit,
 	}
 	if j.User == 0 {
-		j.User = confine.Nobody // it works on no mirror
+		j.User = confine.Nobody // the command works on no mirror
 	}
 	if j.FileBytes == 0 {
 		j.FileBytes = uint64(s.maxMirror)
@@ -108,8 +108,8 @@ func (m *Mirror) git(ctx context.Context, inv invocation) (stdout []byte, stderr
 	return m.all.git(ctx, inv)
 }
 
-// openFile opens a file that git has written. It refuses links, and what is not
-// a regular file.
+// openFile opens a file that git has written. It refuses links and everything
+// else that is not a regular file.
 func openFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {

@@ -53,17 +53,18 @@ func (m *Mirror) counted(ctx context.Context, inv invocation) (stdout []byte, st
 	counting.Go(func() {
 		if exceedsRefs(trace, m.all.maxRefs) {
 			stop(tooManyRefs(m.all.maxRefs))
-			_, _ = io.Copy(io.Discard, trace) // git must not block until it is stopped
+			_, _ = io.Copy(io.Discard, trace) // keep reading, so that git does not block before it is stopped
 		}
 	})
 	stdout, stderr, err = m.git(ctx, inv)
-	_ = trace.SetReadDeadline(time.Now().Add(stopGrace)) // in case a child of git has kept the pipe
+	_ = trace.SetReadDeadline(time.Now().Add(stopGrace)) // a child of git may still have the pipe open
 	counting.Wait()
 	return stdout, stderr, err
 }
 
 // exceedsRefs reads a trace of packets and returns true as soon as one process
-// has received more than limit branches and tags. Several processes may receive the same ones.
+// has received more than limit branches and tags. Several processes may receive
+// the same refs.
 func exceedsRefs(trace io.Reader, limit int) bool {
 	count := map[string]int{} // by program
 	for lines := bufio.NewReaderSize(trace, 64<<10); ; {

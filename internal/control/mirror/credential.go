@@ -12,7 +12,7 @@ import (
 
 // Credential is a login for all repositories below a URL.
 type Credential struct {
-	URL      string // http or https; a prefix of whole path segments
+	URL      string // http or https URL; a prefix of whole path segments
 	Username string // defaults to "x-access-token"; forges ignore it for tokens
 	Token    string
 	// Source returns the token, in place of Token, if it changes over time, like

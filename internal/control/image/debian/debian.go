@@ -32,14 +32,14 @@ type Options struct {
 	Suite    string    // Debian suite, such as bookworm
 	Variant  string    // mmdebstrap variant: minbase, essential or extract
 	Packages []string  // names, or NAME=VERSION
-	Mirrors  []string  // URLs or lines of sources.list; none means Debian's own
+	Mirrors  []string  // URLs or lines of sources.list; empty means Debian's own
 	Setup    []byte    // script called with the tree's path; nil for none
 	Time     time.Time // upper limit of all times in the image
 	Cache    string    // folder that keeps downloaded packages for other builds; "" keeps none
 }
 
-// validPackage matches a package name with an optional version, and nothing
-// that apt takes for an option or a pattern.
+// validPackage matches a package name with an optional version. It does not
+// match anything that apt would take for an option or a pattern.
 var validPackage = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+(:[a-z0-9]+)?(=[A-Za-z0-9.+:~-]+)?$`)
 
 // ParsePackages parses a list with one package per line. # starts a comment.
@@ -73,7 +73,7 @@ func Build(ctx context.Context, dir string, o Options, out func(line string)) (e
 	}
 	defer func() { _ = os.RemoveAll(work) }()
 	archive := filepath.Join(work, "root.tar")
-	args := []string{"--mode=root", "--format=tar", "--verbose", // apt names each package that it downloads
+	args := []string{"--mode=root", "--format=tar", "--verbose", // apt prints the name of each package that it downloads
 		"--variant=" + o.Variant, "--components=main"}
 	if len(o.Packages) > 0 {
 		args = append(args, "--include="+strings.Join(o.Packages, ","))
@@ -101,16 +101,16 @@ func Build(ctx context.Context, dir string, o Options, out func(line string)) (e
 		}
 		defer func() { err = errors.Join(err, cache.Close()) }()
 		cmd.Env = append(cmd.Env, "http_proxy="+cache.URL())
-		proxies = []string{"https_proxy"} // the cache itself uses the others
+		proxies = []string{"https_proxy"} // the cache itself uses http_proxy
 	}
 	for _, name := range proxies {
 		if v, ok := os.LookupEnv(name); ok {
 			cmd.Env = append(cmd.Env, name+"="+v)
 		}
 	}
-	// mmdebstrap mounts folders of the host in the tree, such as /dev/shm, and leaves
-	// them mounted if it is killed. In its own mount namespace they are not in the
-	// way when the tree is removed.
+	// mmdebstrap mounts folders of the host in the tree, such as /dev/shm, and
+	// leaves them mounted if it is killed. In its own mount namespace, these
+	// mounts do not prevent the removal of the tree.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM, Unshareflags: syscall.CLONE_NEWNS}
 	// Send SIGTERM, so that mmdebstrap unmounts its mounts.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -125,7 +125,7 @@ func Build(ctx context.Context, dir string, o Options, out func(line string)) (e
 		lines.Buffer(nil, 1<<20)
 		for lines.Scan() {
 			if s := strings.TrimSpace(lines.Text()); s != "" {
-				if text == "" && strings.HasPrefix(s, "E: ") { // keep the first error; later ones are only about the exit
+				if text == "" && strings.HasPrefix(s, "E: ") { // keep the first error; later ones only report the exit
 					text = s
 				}
 				damaged = damaged || strings.Contains(s, "Hash Sum mismatch")

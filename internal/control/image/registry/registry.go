@@ -1,6 +1,6 @@
-// Package registry resolves images in container registries and downloads their
-// parts. It verifies digests of manifests and configurations; callers verify
-// layers.
+// Package registry resolves image references and downloads images from
+// container registries. It verifies digests of manifests and configurations;
+// callers verify layers.
 //
 // Registries and references are untrusted. Connections without TLS are made
 // only to hosts that the operator configured as insecure, and credentials go
@@ -47,9 +47,9 @@ type Config struct {
 	Credentials map[string]Credential
 	// Insecure lists hosts, with ports, that may be used without TLS.
 	Insecure []string
-	// Named lists further hosts, with ports, that the operator has configured as
-	// registries. These, and the hosts in Credentials and Insecure, may be at any
-	// address.
+	// Named lists further hosts, with ports, that the operator has configured
+	// as registries. Named, Insecure and the hosts in Credentials are exempt
+	// from the outbound policy.
 	Named []string
 	// Outbound is the policy for all other hosts.
 	Outbound policy.Network

@@ -41,8 +41,8 @@ func (c *Client) options(ctx context.Context, r Reference) ([]remote.Option, err
 }
 
 // Save writes the image that a reference means for this platform to the folder
-// dir, as an OCI layout. It fails if the layers have more than most bytes in
-// the registry, unless most is 0.
+// dir, as an OCI layout. If most is not 0, it fails if the compressed layers
+// are larger than most bytes in total.
 func (c *Client) Save(ctx context.Context, r Reference, dir string, most int64) error {
 	if err := c.save(ctx, r, dir, most); err != nil {
 		return explain(r, err)

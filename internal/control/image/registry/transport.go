@@ -61,15 +61,15 @@ func forbidden(err error) error {
 	return err
 }
 
-// A guard refuses requests that a reference or a registry's response must not
-// cause. Hosts that the operator has configured are trusted.
+// A guard refuses requests to which a reference or a registry's response must
+// not lead. Hosts that the operator has configured are trusted.
 type guard struct {
 	client                  *Client
 	named, foreign, proxied http.RoundTripper
 }
 
-// RoundTrip implements [http.RoundTripper]. Responses that are not blobs are
-// documents, which are limited before they are decoded.
+// RoundTrip implements [http.RoundTripper]. Manifests are limited in size
+// before they are decoded.
 func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := g.send(r)
 	if err == nil && strings.Contains(r.URL.Path, "/manifests/") {
@@ -78,8 +78,8 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// A document is a manifest. The library reads up to 100 MiB of one, and decodes
-// it to a multiple of that.
+// A document limits the body of a manifest. The library reads up to 100 MiB of
+// a manifest, and needs several times as much memory to decode it.
 type document struct {
 	io.ReadCloser
 	meter text.Meter
@@ -105,7 +105,8 @@ func (g *guard) send(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme != "https" && !loopback(r.URL.Host) && !slices.Contains(g.client.conf.Insecure, r.URL.Host) {
 		return nil, fmt.Errorf("%s: %w", r.URL.Host, errClear)
 	}
-	// The address of a proxy is not checked; its operator's rules apply.
+	// The address of a proxy is not checked: the proxy's operator decides what
+	// it may reach.
 	if proxy, err := http.ProxyFromEnvironment(r); err == nil && proxy != nil {
 		return g.proxied.RoundTrip(r)
 	}

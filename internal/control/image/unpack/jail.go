@@ -21,21 +21,22 @@ import (
 	"aloft/internal/control/confine"
 )
 
-// Names of the resources of a process in a jail, and its messages.
+// Names and limits of the resources of a process in a jail, and limits of its
+// messages.
 const (
 	memory     = 1 << 30         // bytes; a zstd stream may need maxWindow
-	stallAfter = 5 * time.Minute // how long it may not read its input
-	checkEvery = time.Second     // how often the disk is checked while it writes
-	maxReport  = 1<<20 + 256     // bytes of a report; the name of an entry has at most 1 MiB
-	maxMarks   = 2 * maxEntries  // reports of marks
-	maxError   = 4 << 10         // bytes that are shown of its error
+	stallAfter = 5 * time.Minute // timeout for a process that does not read its input
+	checkEvery = time.Second     // interval of the disk checks while a process writes
+	maxReport  = 1<<20 + 256     // bytes of a report; an entry's name has at most 1 MiB
+	maxMarks   = 2 * maxEntries  // number of reports of marks
+	maxError   = 4 << 10         // bytes of a process's error that are shown
 )
 
 // ownersAndModes are the capabilities that a process needs for files of other
-// owners. Nothing but the folder of a layer is in its view.
+// owners. The process sees only the folder of a layer.
 var ownersAndModes = []uintptr{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_SETFCAP}
 
-// expandInJail expands r in a process that sees no files.
+// expandInJail decompresses r in a process that sees no files.
 func (u *Unpacker) expandInJail(ctx context.Context, r io.Reader) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	cmd := u.command(ctx, "expand")
@@ -50,11 +51,11 @@ func (u *Unpacker) expandInJail(ctx context.Context, r io.Reader) (io.ReadCloser
 	return nil, err
 }
 
-// expanding is the output of a process that expands.
+// expanding is the output of a process that decompresses.
 type expanding struct {
 	out    io.Reader
 	end    func() error // waits for the end of the process
-	cancel func()       // kills it
+	cancel func()       // kills the process
 }
 
 func (e *expanding) Read(b []byte) (int, error) {
@@ -75,8 +76,8 @@ func (e *expanding) Close() error {
 	return nil
 }
 
-// unpackInJail writes an archive in a process that sees only the folder, and
-// sets the marks that the process reports.
+// unpackInJail unpacks an archive in a process that sees only the destination
+// folder, and sets the marks that the process reports.
 func (u *Unpacker) unpackInJail(ctx context.Context, r io.Reader, root *os.Root, saved bool, entries func(n int) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -136,7 +137,7 @@ func programFiles() ([]string, error) {
 	defer func() { _ = f.Close() }()
 	files := []string{program}
 	if !slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
-		return files, nil // as released; go test links dynamically
+		return files, nil // release builds are static; go test links dynamically
 	}
 	for _, dir := range []string{"/usr/lib", "/usr/lib64", "/lib", "/lib64"} {
 		if _, err := os.Stat(dir); err == nil {
@@ -171,9 +172,9 @@ type process struct {
 	busy    sync.WaitGroup // the goroutines that write its input and read its reports
 
 	mu       sync.Mutex
-	err      error // why it was killed, or the error that it reported
-	finished bool  // it reported that it has finished
-	atEnd    bool  // it has been given all of its input
+	err      error // why the server killed the process, or the error that the process reported
+	finished bool  // the process reported that it has finished
+	atEnd    bool  // the process has received all of its input
 }
 
 // start starts the command with the input r. It calls on for each report except
@@ -189,15 +190,16 @@ func (u *Unpacker) start(cmd *exec.Cmd, j confine.Jail, r io.Reader, on func(kin
 		return nil, errors.Join(err, in.Close())
 	}
 	cmd.ExtraFiles = []*os.File{to}
-	// All of its files are pipes. It could change the owner of any other, such as
-	// that of the host's /dev/null, which is open for commands without an output.
+	// The process gets only pipes. It could change the owner of any other file,
+	// such as the host's /dev/null, which exec opens for commands without an
+	// output.
 	cmd.Stderr = io.Discard
 	if cmd.Stdout == nil {
 		cmd.Stdout = io.Discard
 	}
 	p := &process{cmd: cmd}
 	p.release, err = u.host.Start(cmd, j)
-	_ = to.Close() // the process has its own
+	_ = to.Close() // the process has its own copy
 	if err != nil {
 		_ = in.Close() // Start may have closed it
 		return nil, errors.Join(err, from.Close())
@@ -216,13 +218,13 @@ func (u *Unpacker) start(cmd *exec.Cmd, j confine.Jail, r io.Reader, on func(kin
 	return p, nil
 }
 
-// fail kills the process because of the error.
+// fail records the error and kills the process.
 func (p *process) fail(err error) {
 	p.note(err)
-	_ = p.cmd.Process.Kill() // it may have ended
+	_ = p.cmd.Process.Kill() // the process may have ended
 }
 
-// note keeps the first error.
+// note records the error, unless there is an earlier one.
 func (p *process) note(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -239,7 +241,7 @@ func (p *process) feed(w io.Writer, r io.Reader) {
 		n, err := r.Read(buffer)
 		p.stall.Reset(stallAfter)
 		if _, err := w.Write(buffer[:n]); err != nil {
-			return // it has ended
+			return // the process has ended
 		}
 		switch {
 		case errors.Is(err, io.EOF):
@@ -284,9 +286,9 @@ func (p *process) follow(r io.Reader, on func(kind byte, content []byte) error) 
 	}
 }
 
-// wait waits for the end of the process, and returns an error unless the
-// process has read all of its input and finished. No process that it has
-// started is left.
+// wait waits until the process and all processes that it started have ended. It
+// returns an error unless the process has read all of its input and reported
+// success.
 func (p *process) wait(ctx context.Context) error {
 	err := p.cmd.Wait()
 	p.busy.Wait()

@@ -16,19 +16,19 @@ import (
 // processName is the name (argument 0) of this program's processes in jails.
 const processName = "aloft-unpack"
 
-// This file is all that such a process runs. It does so before the larger
-// packages of the program are initialized, which would take longer than
+// This function is all that a process in a jail runs. It runs before the larger
+// packages of the program are initialized, because that would take longer than
 // unpacking a small layer.
 func init() {
 	if os.Args[0] != processName {
 		return
 	}
 	ended := make(chan int)
-	go func() { ended <- runProcess(os.Args[1:]) }() // the main goroutine is locked to a thread, which is slow
+	go func() { ended <- runProcess(os.Args[1:]) }() // not in the main goroutine: it is locked to a thread, which is slow
 	os.Exit(<-ended)
 }
 
-// reports is the descriptor that a process writes its reports to.
+// reports is the descriptor to which a process writes its reports.
 const reports = 3
 
 // The kinds of report. A report is its kind, the size of its content in four
@@ -62,9 +62,9 @@ func runProcess(args []string) int {
 	}
 	if err != nil {
 		var number unix.Errno
-		_ = errors.As(err, &number) // 0 if there is none
+		_ = errors.As(err, &number) // 0 if err contains no system error
 		_ = to.report(reportError, append(binary.BigEndian.AppendUint32(nil, uint32(number)), err.Error()...))
-		_ = to.w.Flush() // nothing else can be done
+		_ = to.w.Flush() // if this fails too, the error is lost
 		return 1
 	}
 	return 0
@@ -86,8 +86,8 @@ func unpackTo(dir string, r io.Reader, saved bool, to *reporter) error {
 	}
 	defer func() { _ = root.Close() }() // only a descriptor
 	u := unpacker{root: root, saved: saved, entry: to.entries, mark: to.mark}
-	// There is no /proc in the jail. This process does nothing else that depends on
-	// its folder.
+	// Change the working directory, because the jail has no /proc. Nothing else
+	// in this process depends on its working directory.
 	u.setAttribute = func(dir int, name, attr string, value []byte) error {
 		if err := unix.Fchdir(dir); err != nil {
 			return err
@@ -97,7 +97,7 @@ func unpackTo(dir string, r io.Reader, saved bool, to *reporter) error {
 	return u.unpack(context.Background(), r)
 }
 
-// reporter writes reports. It collects those of entries.
+// reporter writes reports. It combines the reports of entries.
 type reporter struct {
 	w     *bufio.Writer
 	count uint32

@@ -71,8 +71,9 @@ func (u *unpacker) time(name string, h *tar.Header) error {
 	})
 }
 
-// savedAttributes sets the extended attributes of any kind of file. The parent
-// was created by the unpacker and is not a link; the last name is not followed.
+// savedAttributes sets the extended attributes of any kind of file. The
+// unpacker created the parent, so it is not a link. If the file itself is a
+// link, it is not followed.
 func (u *unpacker) savedAttributes(name string, h *tar.Header) error {
 	for key, value := range h.PAXRecords {
 		attr, ok := strings.CutPrefix(key, xattrRecord)
@@ -106,9 +107,9 @@ func savedXattr(name string) bool {
 	return strings.HasPrefix(name, "user.")
 }
 
-// Files are written in blocks, and only the non-zero pages of a block are
-// written. Ten gigabytes of zeros are ten megabytes of a compressed archive,
-// and use no disk space.
+// Files are written in blocks, but zero pages of a block are skipped. Ten
+// gigabytes of zeros take ten megabytes in a compressed archive, and no disk
+// space once unpacked.
 const (
 	sparseBlock = 256 << 10
 	sparsePage  = 4 << 10
@@ -124,7 +125,7 @@ func copySparse(f *os.File, r io.Reader, size int64) error {
 		if _, err := io.ReadFull(r, block); err != nil {
 			return err
 		}
-		from := -1 // first of the pages to be written
+		from := -1 // start of the pages to be written
 		for i := 0; i <= len(block); i += sparsePage {
 			end := min(i+sparsePage, len(block))
 			hole := i >= len(block) || bytes.Equal(block[i:end], zeros[:end-i])

@@ -1,14 +1,15 @@
 // Package unpack writes the layers of images and the saved layers of machines
 // into folders. Their bytes are hostile. If the server is root and the host
 // allows it, they are therefore read by processes of this program in jails of
-// package confine. One expands compressed bytes: it sees no file and has no
-// capability. Another writes the archive: it sees only the folder of the layer,
-// and its capabilities apply to nothing else. The server itself digests what
-// passes between them, so that a process that was taken over cannot pass off its
-// output as the content of another layer.
+// package confine. One process decompresses: it sees no file and has no
+// capability. Another process unpacks the archive: it sees only the folder of
+// the layer, and its capabilities apply to nothing else. The server itself
+// digests the bytes that pass between the two, so that a compromised process
+// cannot pass off its output as the content of another layer.
 //
-// Libraries that unpack layers (umoci, containerd) do so in the calling process, where
-// a hostile archive that finds a defect in them has the rights of the server.
+// Libraries that unpack layers (umoci, containerd) do so in the calling
+// process, where a hostile archive that exploits a defect gains the rights of
+// the server.
 package unpack
 
 import (
@@ -32,7 +33,7 @@ import (
 // An Unpacker unpacks layers. Its methods are safe for concurrent use.
 type Unpacker struct {
 	programs   []string // this program, and the files that it needs to run
-	args       []string // other arguments of it, for tests
+	args       []string // other arguments of this program, for tests
 	host       *confine.Host
 	unconfined func() error // why this host cannot confine unpacking; nil if it can
 }
@@ -57,7 +58,7 @@ func New(dir string) *Unpacker {
 // unpacks them itself.
 func (u *Unpacker) Unconfined() error { return u.unconfined() }
 
-// try expands an empty archive in a jail.
+// try decompresses an empty archive in a jail.
 func (u *Unpacker) try() error {
 	var empty bytes.Buffer
 	if err := gzip.NewWriter(&empty).Close(); err != nil {
@@ -71,8 +72,9 @@ func (u *Unpacker) try() error {
 	return errors.Join(err, r.Close())
 }
 
-// Expand returns the content of r, which may be compressed. The reader must be
-// closed. Until it has returned io.EOF or is closed, r must not be used.
+// Expand returns the decompressed content of r; r may also be uncompressed. The
+// caller must close the returned reader. Until that reader has returned io.EOF
+// or is closed, the caller must not use r.
 func (u *Unpacker) Expand(ctx context.Context, r io.Reader) (io.ReadCloser, error) {
 	format, r, err := formatOf(r)
 	switch {
@@ -87,8 +89,8 @@ func (u *Unpacker) Expand(ctx context.Context, r io.Reader) (io.ReadCloser, erro
 }
 
 // Layer writes a layer's archive into the folder dir, in the form that overlay
-// mounts read, and reads r to its end. entries is called before n entries are
-// created, and with 0 once a second. Its error ends the unpacking.
+// mounts read, and reads r to its end. Layer calls entries before it creates n
+// entries, and with 0 once a second. An error of entries ends the unpacking.
 func (u *Unpacker) Layer(ctx context.Context, r io.Reader, dir string, entries func(n int) error) error {
 	return u.unpack(ctx, r, dir, false, entries)
 }
@@ -143,7 +145,7 @@ func formatOf(r io.Reader) (format, io.Reader, error) {
 	return plain, r, nil
 }
 
-// maxWindow is the maximum memory for the history of a zstd stream.
+// maxWindow is the maximum memory for the window (history) of a zstd stream.
 const maxWindow = 128 << 20
 
 func expand(r io.Reader) (io.ReadCloser, error) {
@@ -168,9 +170,9 @@ func expand(r io.Reader) (io.ReadCloser, error) {
 const (
 	// OpaqueAttr marks, with the value "y", a directory that hides the one below it.
 	OpaqueAttr = "trusted.overlay.opaque"
-	// OriginAttr is an attribute without a value. It marks a directory that also
-	// exists in a lower layer and so may contain whiteouts. Without it an overlay
-	// would show the whiteouts as files.
+	// OriginAttr is an attribute without a value. It marks a directory that
+	// also exists in a lower layer and so may contain whiteouts. Without this
+	// mark, an overlay would show the whiteouts as files.
 	OriginAttr = "trusted.overlay.origin"
 )
 
@@ -188,7 +190,7 @@ type markOf struct {
 	mark mark
 }
 
-// set sets the marks. It can be called with any name while a hostile process
+// set sets the marks. It is safe for any name, even while a hostile process
 // changes the folder.
 func (m markOf) set(root *os.Root) error {
 	f, err := root.OpenFile(m.dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
@@ -205,7 +207,7 @@ func (m markOf) set(root *os.Root) error {
 	return err
 }
 
-// marks are the marks of the directories below a directory, and its own.
+// marks holds the marks of a directory and of the directories below it.
 type marks struct {
 	own   mark
 	below map[string]*marks

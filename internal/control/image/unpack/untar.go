@@ -21,7 +21,7 @@ const MaxBytes = 64 << 30
 
 const (
 	maxEntries = 4 << 20
-	maxPath    = 4 << 10  // bytes of a name, as the system accepts; one name of 1 MiB makes half a million folders
+	maxPath    = 4 << 10  // bytes of a name, as in the kernel; a single name of 1 MiB would create half a million folders
 	maxTail    = 64 << 20 // bytes of padding after an archive's end
 )
 
@@ -39,9 +39,9 @@ const (
 // devices, and no attributes are set that an overlay interprets.
 type unpacker struct {
 	root  *os.Root
-	saved bool                 // the archive is of a saved layer; see Saved
+	saved bool                 // the archive is that of a saved layer; see Saved
 	entry func(n int) error    // called before n entries are created
-	mark  func(m markOf) error // marks a directory; called at the end
+	mark  func(m markOf) error // marks a directory; called after all entries
 	// setAttribute sets an extended attribute of a file in an open directory. It
 	// does not follow links.
 	setAttribute func(dir int, name, attr string, value []byte) error
@@ -85,8 +85,8 @@ func (u *unpacker) unpack(ctx context.Context, r io.Reader) error {
 	return u.finish()
 }
 
-// dirTime is the time of a directory. It is set last, because writing into the
-// directory changes it.
+// dirTime is the time of a directory. Times of directories are set last,
+// because writing into a directory changes its time.
 type dirTime struct {
 	name string
 	time time.Time
@@ -315,7 +315,7 @@ func (u *unpacker) attributes(name string, h *tar.Header) error {
 		}
 	}
 	if h.Typeflag == tar.TypeDir {
-		return nil // its time is set last
+		return nil // directory times are set last
 	}
 	return u.root.Chtimes(name, h.ModTime, h.ModTime)
 }
