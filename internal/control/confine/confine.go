@@ -1,7 +1,7 @@
-// Package confine starts a program that reads hostile data as a user of its
-// own: without capabilities or any way to gain them, behind a system call
-// filter, in new mount and PID namespaces that contain only the named folders,
-// and in a cgroup with limits. It requires root.
+// Package confine starts programs that read hostile data. A program runs as a
+// separate user, without capabilities or any way to gain them, behind a system
+// call filter, in new mount and PID namespaces, and in a cgroup with limits. It
+// sees only the named folders. It requires root.
 package confine
 
 import (
@@ -19,9 +19,9 @@ import (
 // its goroutine, but the main thread cannot end, and /proc/self would show the jail.
 func init() { runtime.LockOSThread() }
 
-// Users are the user ids from FirstUser on that confined programs run as. Like
-// those of machines (0x60000000) and of egress processes (0x70000000), neither
-// distributions nor systemd assign them.
+// Users are the user ids from FirstUser on that confined programs run as.
+// Neither distributions nor systemd assign these ids, nor those of machines
+// (0x60000000) and of egress processes (0x70000000).
 const (
 	FirstUser = 0x7ff00000
 	Users     = 0xe0000
@@ -35,22 +35,23 @@ type Jail struct {
 	Read    []string // files and folders that it sees read-only, in addition to the host's programs
 	Write   []string // folders that it sees and may write to, if their modes allow that
 	Execute []string // further files and folders that it sees read-only and may execute
-	// Files are descriptors of paths of Read, Write and Execute, opened with O_PATH.
-	// Such a path is what the descriptor stands for, whatever has that path by now.
+	// Files are O_PATH descriptors for paths in Read, Write and Execute. The
+	// program sees the opened file, even if the path now leads to another file.
 	Files   map[string]*os.File
-	Network bool // it may open IPv4 and IPv6 sockets
-	Bare    bool // it sees none of the host's programs, certificates and devices; needs Stdin, Stdout and Stderr
+	Network bool // the program may open IPv4 and IPv6 sockets
+	Bare    bool // the program sees none of the host's programs, certificates and devices; Stdin, Stdout and Stderr must be set
 
-	// Capabilities of the program. They must apply to files only, because the
-	// program is protected from the host only by the files that it cannot see.
+	// Capabilities are capabilities that the program keeps. They must affect
+	// files only: all that protects the host from them is that the program sees
+	// none of the host's files.
 	Capabilities []uintptr
 
 	DataBytes uint64 // memory that each process may allocate; unlimited if 0
 	FileBytes uint64 // size of each file that it writes; unlimited if 0
 }
 
-// processes limits the processes of a user. The cgroup of a program has a lower
-// limit of its own; this one also applies on hosts without cgroups.
+// processes limits the number of processes per user. A program's cgroup has its
+// own, lower limit; this one also applies on hosts without cgroups.
 const processes = 4096
 
 // Start starts the command in the jail. Like [exec.Cmd.Start], it must be
@@ -78,11 +79,11 @@ func (h *Host) Start(cmd *exec.Cmd, j Jail) (release func(), err error) {
 	return func() { go g.remove() }, nil
 }
 
-// start starts the command from a thread that is confined first, since a child
-// inherits that. The command is in its cgroup, and has its limits, before it
-// executes its first instruction.
+// start starts the command from a thread that it has confined first, since a
+// child inherits the thread's restrictions. The command is in its cgroup, and
+// has its limits, before it executes its first instruction.
 func (j Jail) start(cmd *exec.Cmd, g *group) error {
-	mounts, err := j.openMounts() // of the host's namespace, so before the thread leaves it
+	mounts, err := j.openMounts() // opened before the thread leaves the host's mount namespace
 	defer closeMounts(mounts)
 	if err != nil {
 		return err
@@ -102,7 +103,7 @@ func (j Jail) start(cmd *exec.Cmd, g *group) error {
 	cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWPID
 	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(j.User), Gid: uint32(j.User)}
 	cmd.SysProcAttr.AmbientCaps = j.Capabilities
-	// A traced process stops when it has executed the program.
+	// A traced process stops after it has executed the program.
 	cmd.SysProcAttr.Ptrace = true
 	if err := cmd.Start(); err != nil {
 		return err
@@ -129,9 +130,9 @@ func (j Jail) start(cmd *exec.Cmd, g *group) error {
 	return err
 }
 
-// limit sets the resource limits of a process and what it starts. It changes
-// the real user and group of the calling thread: without CAP_SYS_RESOURCE only
-// the process's own user may set them.
+// limit sets the resource limits of a process and its future children. It
+// changes the real user and group of the calling thread, because without
+// CAP_SYS_RESOURCE only the process's own user may set them.
 func (j Jail) limit(pid int) error {
 	// The functions of package unix would change all threads.
 	const same = ^uintptr(0)
@@ -156,8 +157,8 @@ func (j Jail) limit(pid int) error {
 	return nil
 }
 
-// filterCalls installs the filters of system calls for the calling thread and
-// what it starts, and prevents gaining privileges through exec.
+// filterCalls installs the system call filters for the calling thread and its
+// future children, and prevents gaining privileges through exec.
 func (j Jail) filterCalls() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("set no_new_privs: %w", err)

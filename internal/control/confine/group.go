@@ -19,22 +19,22 @@ import (
 )
 
 const (
-	maxMemory    = 8 << 30 // bytes that a program and its children may use; at most half of the host's memory
-	maxProcesses = 512     // of a program; git starts one thread per processor
+	maxMemory    = 8 << 30 // bytes for a program and its children; at most half of the host's memory
+	maxProcesses = 512     // processes of a program; git starts one thread per processor
 )
 
 // Host starts confined programs. Its methods are safe for concurrent use.
 type Host struct {
-	prefix string // of the names of cgroups, followed by the process that owns them
+	prefix string // prefix of cgroup names, followed by the owning process
 	limits cgroup.Limits
-	trees  []cgroup.Hierarchy // those that can limit memory or processes
+	trees  []cgroup.Hierarchy // hierarchies that can limit memory or processes
 }
 
-// last is the number of the last cgroup that this process has made.
+// last is the number of the last cgroup that this process has created.
 var last atomic.Int64
 
-// Open returns a Host for a process that works on the folder dir, and ends the
-// programs that processes on the folder which were killed have left running.
+// Open returns a Host for a process that works on the folder dir. If earlier
+// processes on dir were killed, it kills the programs that they left running.
 func Open(dir string) (*Host, error) {
 	if os.Geteuid() != 0 {
 		return nil, fmt.Errorf("the server runs as user %d, not as root", os.Geteuid())
@@ -58,8 +58,8 @@ func Open(dir string) (*Host, error) {
 	return h, h.sweep()
 }
 
-// Limited reports whether the host limits the memory of programs and their
-// number of processes.
+// Limited reports whether the host can limit the memory and the number of
+// processes of programs.
 func (h *Host) Limited() (memory, processes bool) {
 	for _, t := range h.trees {
 		memory, processes = memory || t.Has("memory"), processes || t.Has("pids")
@@ -83,8 +83,8 @@ func owner(pid string) string {
 	return pid + "." + fields[start]
 }
 
-// sweep kills the programs of processes that no longer run, and removes their
-// cgroups.
+// sweep kills the programs whose starting process no longer runs, and removes
+// their cgroups.
 func (h *Host) sweep() error {
 	for _, t := range h.trees {
 		left, err := filepath.Glob(filepath.Join(t.Dir, h.prefix+"*"))
@@ -108,7 +108,7 @@ func (h *Host) sweep() error {
 type group struct {
 	h     *Host
 	name  string
-	procs []*os.File // where processes enter it, in each tree
+	procs []*os.File // directories of the cgroup, one per hierarchy
 }
 
 func (h *Host) newGroup() (*group, error) {
@@ -130,8 +130,8 @@ func (h *Host) newGroup() (*group, error) {
 	return g, nil
 }
 
-// enter moves a process into the cgroup. The calling thread need not see the
-// host's files.
+// enter moves a process into the cgroup. It works even if the calling thread
+// does not see the host's files.
 func (g *group) enter(pid int) error {
 	for _, f := range g.procs {
 		if _, err := f.WriteString(strconv.Itoa(pid)); err != nil {
@@ -150,10 +150,10 @@ func (g *group) close() {
 // kill kills the processes of the cgroup. Confined programs cannot create
 // cgroups below it.
 func (g *group) kill(t cgroup.Hierarchy) {
-	data, _ := os.ReadFile(filepath.Join(t.Dir, g.name, "cgroup.procs")) // a removed cgroup has none
+	data, _ := os.ReadFile(filepath.Join(t.Dir, g.name, "cgroup.procs")) // a removed cgroup has no processes
 	for pid := range strings.FieldsSeq(string(data)) {
 		if n, err := strconv.Atoi(pid); err == nil && n > 0 {
-			_ = unix.Kill(n, unix.SIGKILL) // it may have ended
+			_ = unix.Kill(n, unix.SIGKILL) // the process may have ended
 		}
 	}
 }
@@ -166,7 +166,7 @@ func (g *group) remove() {
 		for wait := time.Millisecond; ; wait *= 2 {
 			err := unix.Rmdir(dir)
 			if err == nil || errors.Is(err, fs.ErrNotExist) || wait > time.Second {
-				break // the next server on the folder removes the leftovers
+				break // on failure, the next process on the folder removes the cgroup
 			}
 			time.Sleep(wait)
 		}

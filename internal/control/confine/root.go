@@ -15,11 +15,11 @@ import (
 // root. No path that a jail names is below it.
 const newRoot = "/proc"
 
-// rootSize limits the new root file system. It has only mount points.
+// rootSize limits the new root file system, which contains only mount points.
 const rootSize = "size=256k,mode=0755"
 
 // system lists what every program sees: programs, libraries, certificates and
-// how to look up host names.
+// the configuration of host name lookups.
 var system = []string{
 	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store",
 	"/etc/ssl", "/etc/pki", "/etc/ca-certificates", "/etc/crypto-policies", "/etc/alternatives", "/etc/ld.so.cache",
@@ -61,7 +61,7 @@ func (j Jail) enterRoot(mounts map[string]int) error {
 		host     bool
 	}{
 		{system, plain | unix.MOUNT_ATTR_RDONLY, true, true},
-		{devices, unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC | unix.MOUNT_ATTR_RDONLY, false, true}, // read-only: their modes, not their data
+		{devices, unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC | unix.MOUNT_ATTR_RDONLY, false, true}, // the modes are read-only, not the devices' data
 		{j.Execute, plain | unix.MOUNT_ATTR_RDONLY, false, false},
 		{j.Read, plain | unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOEXEC, false, false},
 		{j.Write, plain | unix.MOUNT_ATTR_NOEXEC, false, false},
@@ -94,7 +94,7 @@ func (j Jail) enterRoot(mounts map[string]int) error {
 	return nil
 }
 
-// openMounts returns a detached mount for each of Files, by its path.
+// openMounts returns a detached mount for each of Files, keyed by path.
 func (j Jail) openMounts() (map[string]int, error) {
 	mounts := map[string]int{}
 	for path, f := range j.Files {
@@ -113,9 +113,9 @@ func closeMounts(mounts map[string]int) {
 	}
 }
 
-// show makes a file or a folder of the host visible at its own path in the new
-// root: the one of mounts if there is one. A link of the system's top folder, such
-// as /bin, stays a link; other links are followed.
+// show makes a file or folder of the host visible at its own path in the new
+// root. If mounts has the path, show attaches that mount. A link in the top
+// folder, such as /bin, stays a link; other links are followed.
 func show(root int, path string, attr uint64, mounts map[string]int) error {
 	mount, ok := mounts[path]
 	if !ok {
@@ -146,10 +146,10 @@ func show(root int, path string, attr uint64, mounts map[string]int) error {
 	return nil
 }
 
-// openPoint opens the mount point for a path in the new root, and makes it unless it is
-// there: it may lie in a folder that is visible already. Such a folder may belong to
-// somebody hostile, who changes it meanwhile. So openPoint leaves the new root by no
-// link, and makes nothing outside of the new root's own file system.
+// openPoint opens the mount point for a path in the new root, and creates it if
+// necessary. The path may be in a folder that is already visible, and whose
+// hostile owner changes it meanwhile. So openPoint follows no link out of the
+// new root, and creates files only on the new root's own file system.
 func openPoint(root int, path string, folder bool) (int, error) {
 	rel := strings.TrimPrefix(filepath.Clean(path), "/")
 	if rel == "" {
@@ -186,7 +186,8 @@ func openPoint(root int, path string, folder bool) (int, error) {
 	return at, nil
 }
 
-// makeEntry makes a folder or a file in a folder of the new root's own file system.
+// makeEntry creates a folder or a file in a folder of the new root's own file
+// system.
 func makeEntry(root, dir int, name string, folder bool) error {
 	var own, st unix.Stat_t
 	if err := errors.Join(unix.Fstat(root, &own), unix.Fstat(dir, &st)); err != nil {
@@ -198,7 +199,8 @@ func makeEntry(root, dir int, name string, folder bool) error {
 	if folder {
 		return unix.Mkdirat(dir, name, 0o755)
 	}
-	// Not opened: a process that another goroutine forks meanwhile would have
-	// it open for writing, and the root could not be made read-only.
+	// Create the file without opening it. Otherwise a process that another
+	// goroutine forks meanwhile could keep it open for writing, and the root
+	// could not be made read-only.
 	return unix.Mknodat(dir, name, unix.S_IFREG|0o644, 0)
 }

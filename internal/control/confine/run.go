@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Command is a command and how it runs.
+// Command describes a command and how to run it.
 type Command struct {
-	Cmd  *exec.Cmd // of [exec.CommandContext], not started; Cancel is not used
+	Cmd  *exec.Cmd // created by [exec.CommandContext], not started; Cancel is not used
 	Jail Jail
 	// Started is called once the command has its own copies of its files, or could
 	// not be started.
@@ -42,21 +42,22 @@ func (h *Host) Run(ctx context.Context, c Command) error {
 func Wait(ctx context.Context, c Command) error {
 	group := -c.Cmd.Process.Pid
 	if c.Low {
-		_ = unix.Setpriority(unix.PRIO_PGRP, -group, LowPriority) // it may have ended
+		_ = unix.Setpriority(unix.PRIO_PGRP, -group, LowPriority) // the process may have ended
 	}
 	err := c.Cmd.Wait()
 	if ctx.Err() != nil {
-		_ = unix.Kill(group, unix.SIGKILL) // processes that ignored the signal
+		_ = unix.Kill(group, unix.SIGKILL) // kill processes that ignored the signal
 	}
 	return err
 }
 
-// SetCancel makes the command end by the signal of Stop when its context ends.
+// SetCancel makes the context's end stop the command by the signal that Stop
+// returns.
 func (c Command) SetCancel() {
 	c.Cmd.Cancel = func() error { return unix.Kill(-c.Cmd.Process.Pid, c.Stop()) }
 }
 
-// ExitError says how a command ended that another process has started.
+// ExitError says how a command ended that another process had started.
 type ExitError struct {
 	Status unix.WaitStatus
 }
@@ -69,5 +70,5 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("exit status %d", e.Status.ExitStatus())
 }
 
-// IsUser reports whether an id is that of a user that confined programs run as.
+// IsUser reports whether id belongs to the users of confined programs.
 func IsUser(id int) bool { return id >= FirstUser && id < FirstUser+Users }

@@ -18,8 +18,8 @@ import (
 // being removed until release is called or this process ends.
 func (s *Store) Pin(id string) (stack []Layer, release func(), err error) { return s.pin(id) }
 
-// Archive writes the files of a layer, without those below it, in the form of [Pack].
-// The same layer always gives the same bytes.
+// Archive writes the files of a layer, without those of the layers below it, in
+// the format of [Pack]. The same layer always gives the same bytes.
 func (s *Store) Archive(ctx context.Context, w io.Writer, id string) error {
 	if _, err := s.Layer(id); err != nil {
 		return err
@@ -27,8 +27,8 @@ func (s *Store) Archive(ctx context.Context, w io.Writer, id string) error {
 	return Pack(ctx, w, s.tree(id))
 }
 
-// Archivable returns nil if Archive can write the layer, and why not otherwise. A
-// machine can save files that no archive can hold. The error is a fault.
+// Archivable returns nil if Archive can write the layer, and otherwise a fault
+// with the reason. A machine can save files that no archive can hold.
 func (s *Store) Archivable(ctx context.Context, id string) error {
 	if _, err := s.Layer(id); err != nil {
 		return err
@@ -63,8 +63,8 @@ func (s *Store) Archivable(ctx context.Context, id string) error {
 	return err
 }
 
-// Add adds a layer with the files of an archive of [Store.Archive]. The layer below it
-// must exist. The archive is not trusted.
+// Add adds a layer whose files are in an archive of [Store.Archive]. The layer
+// below it must exist. The archive is not trusted.
 func (s *Store) Add(ctx context.Context, l Layer, archive io.Reader) error {
 	if !ValidID(l.ID) || l.Parent != "" && !ValidID(l.Parent) {
 		return fmt.Errorf("add layer: invalid id %q or parent %q", l.ID, l.Parent)

@@ -14,15 +14,15 @@ import (
 	"aloft/internal/lockfile"
 )
 
-// A claim keeps layers from being removed. It ends by itself: when a folder is
-// deleted, or when the process that has the claim's file locked ends. So
-// nothing needs to be released after a crash.
+// A claim keeps layers from being removed. It ends by itself when the folder
+// While is deleted or, without a folder, when the process that holds the lock
+// on the claim's file ends. So nothing needs to be released after a crash.
 type claim struct {
-	While  string   `json:"while,omitempty"` // absolute path of that folder; "" means that the lock on the file counts
+	While  string   `json:"while,omitempty"` // absolute path of a folder; if "", the claim lasts as long as the lock on its file
 	Layers []string `json:"layers"`
 }
 
-// Claim keeps the layer id and those below it for as long as the folder while
+// Claim keeps the layer id and the layers below it while the folder while
 // exists, and returns their directories, topmost first. It replaces a claim of
 // the same name. If id is "", the claim is empty.
 func (s *Store) Claim(name, while, id string) (dirs []string, err error) {
@@ -187,7 +187,8 @@ func (s *Store) collect() error {
 			live[id] = true
 		}
 	}
-	// Remove the tree before its description: without a tree there is no layer.
+	// Remove the tree before the description: a layer without a tree counts as
+	// absent.
 	trees, err := os.ReadDir(s.path("tree", ""))
 	if err != nil {
 		return err
@@ -239,7 +240,7 @@ func (s *Store) collectWork() error {
 	for _, e := range entries {
 		path := s.path("work", e.Name())
 		if locked, err := hasLock(path); err != nil || locked {
-			continue // it is still in use, or has just been moved to its place
+			continue // the folder is still in use, or was just renamed into the store
 		}
 		if err := s.trash.Discard(path, e.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -252,7 +253,7 @@ func (s *Store) collectWork() error {
 // until done is called or this process ends; done removes the folder.
 func (s *Store) workDir() (dir string, done func(), err error) {
 	var f *os.File
-	err = s.locked(func() error { // so that Collect does not find it before it is locked
+	err = s.locked(func() error { // hold the store's lock, so that Collect does not find the folder before it is locked
 		if dir, err = os.MkdirTemp(filepath.Join(s.dir, "work"), ""); err != nil {
 			return err
 		}

@@ -27,7 +27,7 @@ func (s *Store) Freeze(l Layer, upper, claim string) error {
 	if !ValidID(l.ID) {
 		return fault.Invalid("layer %q: an id is snapshot-YYYYMMDD-<uuid> or bld-YYYYMMDD-<uuid>", l.ID)
 	}
-	if !IsFork(l.ID) { // a fork lives no longer than its machine, so it need not be durable
+	if !IsFork(l.ID) { // a fork ends with its machine, so it need not survive a power failure
 		if err := syncTree(upper); err != nil {
 			return fmt.Errorf("freeze %s: %w", l.ID, err)
 		}
@@ -71,9 +71,9 @@ func (s *Store) Freeze(l Layer, upper, claim string) error {
 	return nil
 }
 
-// KeepMemory moves the files in the folder from, the memory of a machine whose
-// disk is the layer id, next to the layer, until the layer is deleted. Nothing
-// may write to the files any more.
+// KeepMemory stores a machine's memory with the layer id, which is the
+// machine's disk, until the layer is deleted. It moves the files of the folder
+// from; nothing may write to them any more.
 func (s *Store) KeepMemory(id, from string) error {
 	files, err := os.ReadDir(from)
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *Store) Has(id string) bool {
 
 // Top creates the directory path as an upper layer on top of the layer id. The
 // directory gets the owner, mode, attributes and time of the machine's root. If
-// id is "", it belongs to root, with mode 0755.
+// id is "", the directory belongs to root, with mode 0755.
 func (s *Store) Top(id, path string) error {
 	err := func() error {
 		if id == "" {
@@ -132,8 +132,8 @@ func (s *Store) Top(id, path string) error {
 	return nil
 }
 
-// NewFolder creates the directory path with the owner, mode, attributes and time of
-// the directory above which it is to be mounted.
+// NewFolder creates the directory path with the owner, mode, attributes and
+// time of the directory over which it will be mounted.
 func NewFolder(above, path string) error {
 	if err := os.Mkdir(path, 0o755); err != nil {
 		return err
@@ -141,8 +141,8 @@ func NewFolder(above, path string) error {
 	return copyAttributes(above, path)
 }
 
-// copyAttributes gives the directory to the attributes of the directory from,
-// except those private to the overlay.
+// copyAttributes copies the attributes of the directory from to the directory
+// to, except those private to the overlay.
 func copyAttributes(from, to string) error {
 	info, err := os.Lstat(from)
 	if err != nil {

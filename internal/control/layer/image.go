@@ -36,7 +36,7 @@ func ExportImage(ctx context.Context, lower []string, c image.Config, dir, tag s
 	for _, tree := range slices.Backward(lower) {
 		r, w := io.Pipe()
 		packing.Go(func() { _ = w.CloseWithError(Pack(ctx, w, tree)) })
-		defer func() { _ = r.Close() }() // stops the writer if not everything was read
+		defer func() { _ = r.Close() }() // stops Pack if not everything was read
 		if img, err = mutate.AppendLayers(img, stream.NewLayer(r)); err != nil {
 			return "", err
 		}

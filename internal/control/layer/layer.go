@@ -75,11 +75,11 @@ func IsBuild(id string) bool { return strings.HasPrefix(id, Build+"-") && ValidI
 type Layer struct {
 	ID      string    `json:"id"`
 	Parent  string    `json:"parent,omitempty"` // the layer below; "" means the image itself
-	Image   string    `json:"image"`            // the name in machine.Spec
-	Pinned  string    `json:"pinned,omitempty"` // a name that always means the image's content, if it has one: the meaning of Image may change
+	Image   string    `json:"image"`            // Image of machine.Spec
+	Pinned  string    `json:"pinned,omitempty"` // a name that always means this content, if there is one; Image may later mean other content
 	Created time.Time `json:"created"`
-	Kept    bool      `json:"kept"`             // until Delete
-	Packed  *Packed   `json:"packed,omitempty"` // set once it was exported or imported
+	Kept    bool      `json:"kept"`             // true until Delete
+	Packed  *Packed   `json:"packed,omitempty"` // set after an export or import
 }
 
 // Content returns the most exact name of the image below the layer.
@@ -209,7 +209,7 @@ func (s *Store) all() ([]Layer, error) {
 		}
 		l, err := s.Layer(id)
 		if f, is := errors.AsType[*fault.Error](err); is && f.Kind == fault.KindNotFound {
-			continue // incomplete, or removed meanwhile
+			continue // the layer is incomplete, or was removed meanwhile
 		}
 		if err != nil {
 			return nil, err
@@ -238,8 +238,8 @@ func (s *Store) Stack(id string) ([]Layer, error) {
 	return out, nil
 }
 
-// Delete stops keeping a layer. It is removed once nothing needs it: machines
-// created from it continue.
+// Delete stops keeping a layer. The layer is removed once nothing needs it, so
+// machines created from it continue.
 func (s *Store) Delete(id string) error {
 	err := s.locked(func() error {
 		l, err := s.Layer(id)

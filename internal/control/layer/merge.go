@@ -17,13 +17,13 @@ import (
 	"aloft/internal/control/trash"
 )
 
-// deep is how many layers a stack may have before those below its top are
-// merged. A mount can hold 200 layers in all, and every path lookup asks each
-// layer.
+// deep is the maximum depth of a stack. If a stack is deeper, the layers below
+// its top are merged. A mount can hold 200 layers in all, and every path lookup
+// checks each layer.
 const deep = 32
 
-// Tend does maintenance: it removes unneeded layers and merges deep stacks. A
-// stack that cannot be merged does not stop the others.
+// Tend does maintenance: it removes unneeded layers and merges deep stacks. If
+// a stack cannot be merged, Tend continues with the others.
 func (s *Store) Tend(ctx context.Context) error {
 	if err := s.Collect(); err != nil {
 		return err
@@ -36,7 +36,7 @@ func (s *Store) Tend(ctx context.Context) error {
 	for _, l := range kept {
 		stack, err := s.Stack(l.ID)
 		if err != nil || len(stack) <= deep {
-			continue // one of its layers has just been deleted, or it is not deep
+			continue // a layer of the stack was just deleted, or the stack is not deep
 		}
 		if err := s.flatten(ctx, l.ID); err != nil {
 			if ctx.Err() != nil {
@@ -49,8 +49,8 @@ func (s *Store) Tend(ctx context.Context) error {
 }
 
 // flatten merges the layers below id into one layer, which becomes the parent
-// of id. Files are hard links of the old ones and use no extra space. Machines
-// created from the old layers keep those.
+// of id. Its files are hard links to the old layers' files and use no extra
+// space. Machines created from the old layers keep those layers.
 func (s *Store) flatten(ctx context.Context, id string) error {
 	stack, unpin, err := s.pin(id)
 	if err != nil {
@@ -95,10 +95,10 @@ func (s *Store) flatten(ctx context.Context, id string) error {
 	return s.Collect()
 }
 
-// merge applies the tree of a layer to the tree into of the layer below it.
-// Afterwards into is one layer with the same effect as both.
+// merge applies the tree of a layer to into, the tree of the layer below.
+// Afterwards into has the same effect as both trees.
 func merge(ctx context.Context, tree, into string) error {
-	var dirs []string // whose times are set last, because writing into a directory changes its time
+	var dirs []string // directories whose times are set last, because writing into a directory changes its time
 	err := filepath.WalkDir(tree, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -154,8 +154,8 @@ func mergeOne(path, into string) (isDir bool, err error) {
 		}
 		return false, os.Link(path, into)
 	}
-	// A directory hides what is below it if that is not a directory, or if it is
-	// marked opaque.
+	// A directory hides the lower file of the same path if that is not a
+	// directory, or if the upper directory is marked opaque.
 	opaque, err := isOpaque(path)
 	if err != nil {
 		return true, err
@@ -191,7 +191,8 @@ func putWhiteout(path string) error {
 	return unix.Lsetxattr(filepath.Dir(path), unpack.OriginAttr, nil, 0)
 }
 
-// removeBut removes the file at path, except the root directory.
+// removeBut removes the file or directory at path. For the root directory, it
+// removes only the content.
 func removeBut(path string, old fs.FileInfo) error {
 	if !old.IsDir() {
 		return os.Remove(path)
@@ -208,8 +209,9 @@ func removeBut(path string, old fs.FileInfo) error {
 	return nil
 }
 
-// replaceAttributes gives the directory to the owner, mode and attributes of
-// from, and removes others. The overlay's private attributes stay.
+// replaceAttributes copies the owner, mode and attributes of from to the
+// directory to, and removes other attributes. The overlay's private attributes
+// stay.
 func replaceAttributes(from, to string) error {
 	attrs, err := xattrs(to)
 	if err != nil {

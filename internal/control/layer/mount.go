@@ -53,10 +53,10 @@ func MountMapped(target string, lower []string, upper, work string, ids *os.File
 	return unix.Mount("", target, "", unix.MS_PRIVATE, "")
 }
 
-// mountInside mounts the layers and the overlay of [MountMapped] in folders of dir,
-// and returns a detached copy of the overlay's mount, or -1 with an error.
+// mountInside mounts the layers and the overlay of [MountMapped] in folders of
+// dir. It returns a detached copy of the overlay's mount, or -1 and an error.
 func mountInside(dir string, lower []string, upper, work string, ids *os.File) (int, error) {
-	if err := unix.Mount("", dir, "", unix.MS_PRIVATE, ""); err != nil { // so that nothing in dir appears elsewhere
+	if err := unix.Mount("", dir, "", unix.MS_PRIVATE, ""); err != nil { // so that mounts in dir do not propagate
 		return -1, &os.PathError{Op: "make private", Path: dir, Err: err}
 	}
 	n := 0
@@ -113,7 +113,7 @@ func CanMap(path string, ids *os.File) error {
 	return unix.Close(fd)
 }
 
-// openMapped opens an idmapped mount of path that is attached nowhere.
+// openMapped returns a detached idmapped mount of path.
 func openMapped(path string, ids *os.File) (fd int, err error) {
 	fd, err = unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
@@ -127,7 +127,8 @@ func openMapped(path string, ids *os.File) (fd int, err error) {
 	return fd, nil
 }
 
-// mount mounts an overlay of the directories, which it opens with open.
+// mount mounts an overlay of the directories. It opens each directory with
+// open.
 func mount(target string, lower []string, upper, work string, open func(path string) (int, error)) error {
 	var fds []int
 	defer func() {
@@ -151,8 +152,8 @@ func mount(target string, lower []string, upper, work string, open func(path str
 		}
 		lowers = append(lowers, n)
 	}
-	// Mount both below one descriptor: an overlay requires them on the same
-	// mount.
+	// Mount upper and work below one descriptor, because an overlay requires
+	// both on the same mount.
 	parent, err := name(filepath.Dir(work))
 	if err != nil {
 		return err

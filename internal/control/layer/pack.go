@@ -76,8 +76,8 @@ func (p *packer) add(path, name string) error {
 		ModTime: info.ModTime(), PAXRecords: map[string]string{},
 	}
 	if isWhiteout(st) && strings.HasPrefix(filepath.Base(name), whiteoutPrefix) {
-		// OCI archives cannot express a whiteout whose name has the prefix of
-		// whiteouts, so write it as a file with a mark.
+		// An OCI archive cannot express a whiteout whose name itself has the
+		// whiteout prefix, so write a regular file with a PAX record.
 		h.Typeflag, h.PAXRecords[unpack.SavedWhiteout] = tar.TypeReg, "1"
 		return p.tar.WriteHeader(h)
 	}
@@ -129,8 +129,8 @@ func (p *packer) add(path, name string) error {
 	return p.tar.WriteHeader(h)
 }
 
-// literalOnly returns the records about the name, which are the only ones
-// allowed on a link.
+// literalOnly returns only the record about the name, because a link may have
+// no others.
 func literalOnly(records map[string]string) map[string]string {
 	if v, ok := records[unpack.SavedLiteral]; ok {
 		return map[string]string{unpack.SavedLiteral: v}

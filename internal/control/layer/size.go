@@ -30,7 +30,7 @@ func (s *Store) DiskUsage(ctx context.Context, id string) (bytes, inodes int64, 
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, 0, fmt.Errorf("size of layer %s: %w", id, err)
 	}
-	for _, e := range memory { // not cached: it is added after the layer
+	for _, e := range memory { // not cached, because memory is added after the layer
 		if info, err := e.Info(); err == nil {
 			if st, ok := info.Sys().(*syscall.Stat_t); ok {
 				n.bytes += st.Blocks * 512
@@ -86,7 +86,7 @@ func (s *Store) sizeOf(ctx context.Context, id string) (size, error) {
 	return total, nil
 }
 
-// A Need is a layer with the machines that stand on it.
+// A Need is a layer and the machines that need it.
 type Need struct {
 	Layer
 	Machines []string // ids; a machine needs every layer of its stack
@@ -116,7 +116,7 @@ func (s *Store) Needs() ([]Need, error) {
 		}
 		c, err := s.readClaim(e.Name())
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // it has ended meanwhile
+			continue // the claim has ended meanwhile
 		}
 		if err != nil {
 			return nil, err

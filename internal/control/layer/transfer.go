@@ -23,10 +23,10 @@ import (
 	"aloft/internal/fault"
 )
 
-// A snapshot in a bucket is an OCI manifest, snapshots/ID.json, with the layers
-// of its stack, lowest first, each in blobs/sha256/DIGEST. The image is not
-// included, only named in the configuration. Snapshots in one bucket share
-// their common layers.
+// A snapshot in a bucket is an OCI manifest, snapshots/ID.json, that lists the
+// layers of its stack, lowest first. Each layer is in blobs/sha256/DIGEST. The
+// image is not included: the configuration only contains its name. Snapshots in
+// one bucket share their common layers.
 const (
 	manifestType = "application/vnd.oci.image.manifest.v1+json"
 	configType   = "application/vnd.oci.image.config.v1+json"
@@ -213,7 +213,7 @@ func upload(ctx context.Context, path, key string, to *blob.Bucket) error {
 }
 
 // Import reads a snapshot from a bucket and keeps it. Layers that the store
-// already has are skipped. progress is as for Export.
+// already has are skipped. For progress, see Export.
 func (s *Store) Import(ctx context.Context, id string, from *blob.Bucket, progress func(n, of int)) (Layer, error) {
 	l, err := s.doImport(ctx, id, from, progress)
 	if err != nil {

@@ -15,9 +15,9 @@ type Credential struct {
 	URL      string // http or https URL; a prefix of whole path segments
 	Username string // defaults to "x-access-token"; forges ignore it for tokens
 	Token    string
-	// Source returns the token, in place of Token, if it changes over time, like
-	// those of a GitHub App. It is called for each use, concurrently. Its error
-	// is a fault for the person who started the run.
+	// Source replaces Token if the token changes over time, such as that of a
+	// GitHub App. It is called for each use, concurrently, and returns the
+	// current token. Its error is a fault for the person who started the run.
 	Source func(ctx context.Context, repoURL string) (string, error)
 }
 
@@ -92,8 +92,8 @@ func noToken(r repourl.Repo, err error) error {
 	return fault.Denied("no token could be created for %s: %s", r, f.Message).Named(CodeCredentialRefused).Hint("%s", f.Advice).Because(err)
 }
 
-// covers reports whether the credential applies to the repository, and how many
-// path segments match.
+// covers reports whether the credential applies to the repository. n is the
+// number of path segments that match.
 func (c *credential) covers(r repourl.Repo) (closeness int, ok bool) {
 	path := strings.Split(r.Decoded(), "/")
 	if c.scheme != r.Scheme() || c.host != r.Host() || len(c.segments) > len(path) {

@@ -32,7 +32,7 @@ var (
 )
 
 // Messages of git and the programs that it runs, in the C locale and lower
-// case. The first list with a match wins.
+// case. The first match wins.
 var (
 	saysDiskFull = []string{"no space left on device", "disk quota exceeded"}
 	saysRefused  = []string{
@@ -160,7 +160,8 @@ func (c *credential) redact(s string) string {
 	return strings.NewReplacer(c.token, "[token]", basic, "[token]").Replace(s)
 }
 
-// hasEnded reports whether the error is that of a command which has ended.
+// hasEnded reports whether the error comes from a command that ran and has
+// ended.
 func hasEnded(err error) bool {
 	_, here := errors.AsType[*exec.ExitError](err)
 	_, elsewhere := errors.AsType[*confine.ExitError](err)

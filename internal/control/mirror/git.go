@@ -28,7 +28,7 @@ const (
 	stallProbe  = 2 * time.Second // after git has been silent for this long, check whether the host is reachable at all
 	dialTimeout = 3 * time.Second
 	fetchLimit  = 30 * time.Minute
-	gitLimit    = 2 * time.Hour   // of any command, such as serving a clone over a slow connection
+	gitLimit    = 2 * time.Hour   // timeout of any command, such as serving a clone over a slow connection
 	stopGrace   = 3 * time.Second // time for git to remove its lock files
 	firstFile   = 3               // the descriptor of the first inherited file
 )
@@ -49,16 +49,16 @@ var settings = [][2]string{
 	{"init.defaultBranch", "main"},
 	{"safe.directory", "*"}, // mirrors are trusted, even if their owner changed by restoring a backup
 	{"protocol.version", "2"},
-	{"http.followRedirects", "false"}, // see [Mirror.follow]; a dumb server's alternates are not followed either
+	{"http.followRedirects", "false"}, // see [Mirror.follow]; also disables the alternates of a dumb HTTP server
 	{"transfer.bundleURI", "false"},
 	{"http.lowSpeedLimit", "500"},
 	{"http.lowSpeedTime", "30"},
 	{"fetch.unpackLimit", "1"}, // keep packs instead of unpacking them into many files
 	{"transfer.hideRefs", "refs/aloft"},
 	{"uploadpack.allowFilter", "true"},
-	{"uploadpackfilter.sparse:oid.allow", "false"}, // it would compare paths with the lines of any object in the mirror
-	// Protocol 2 allows any object anyway: callers check requested objects with
-	// [Mirror.Unserved].
+	{"uploadpackfilter.sparse:oid.allow", "false"}, // such a filter could reveal the content of any object in the mirror
+	// Protocol 2 always allows any object. So callers check the requested
+	// objects with [Mirror.Unserved].
 	{"uploadpack.allowAnySHA1InWant", "true"},
 	{"advice.fetchShowForcedUpdates", "false"},
 }
@@ -71,8 +71,8 @@ type invocation struct {
 	dir    string // value of GIT_DIR
 	env    []string
 	config [][2]string
-	// objects is a folder with the objects of a push, which git uses in addition
-	// to the mirror's; none if empty.
+	// objects is a folder with the objects of a push, which git uses in
+	// addition to those of the mirror. "" means none.
 	objects string
 	changes bool // git writes to dir
 	fills   bool // git writes to objects
@@ -83,7 +83,7 @@ type invocation struct {
 	fileLimit uint64 // maximum size of each file that git writes, in bytes
 	patient   bool   // runs at low priority
 
-	// What else a confined command may use; see [confine.Jail].
+	// Further resources of a confined command; see [confine.Jail].
 	user    int // 0 means a user who owns nothing
 	network bool
 	write   []string
@@ -140,8 +140,9 @@ func (s *Mirrors) git(ctx context.Context, inv invocation) (stdout []byte, stder
 		},
 		Stop: func() unix.Signal {
 			_, refused := errors.AsType[tooManyRefs](context.Cause(ctx))
-			// Without changes there are no lock files to remove, and a confined
-			// command may ignore SIGTERM. Refused refs must not be written.
+			// A command that changes nothing leaves no lock files, so kill it
+			// at once: a confined command may ignore SIGTERM. Kill also a fetch
+			// of too many refs, which must not be written.
 			if refused || s.confined && !inv.changes && !inv.fills {
 				return unix.SIGKILL
 			}
@@ -195,8 +196,8 @@ func baseEnviron(ours []string) (env []string, path string) {
 	return env, path
 }
 
-// upstream runs a git command that talks to the repository's own server, and
-// turns a failure into a fault with a code for the run.
+// upstream runs a git command that talks to the repository's own server. It
+// turns a failure into a fault, whose code the run reports.
 func (m *Mirror) upstream(ctx context.Context, r repourl.Repo, inv invocation) (stdout []byte, stderr string, err error) {
 	if r.Scheme() == "file" {
 		return m.onThisHost(ctx, r, inv)
@@ -271,7 +272,7 @@ func (m *Mirror) runOnce(ctx context.Context, r repourl.Repo, inv invocation) (s
 	return stdout, stderr, err
 }
 
-// allowedProtocols returns the protocols that git may be redirected to, none
+// allowedProtocols returns the protocols that git may be redirected to. None is
 // less secure than scheme.
 func allowedProtocols(scheme string) string {
 	if scheme == "http" {
@@ -280,7 +281,7 @@ func allowedProtocols(scheme string) string {
 	return scheme
 }
 
-// headBuffer keeps the first bytes written to it and drops the rest.
+// headBuffer keeps the first max bytes written to it and drops the rest.
 type headBuffer struct {
 	bytes.Buffer
 	max int

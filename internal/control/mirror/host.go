@@ -81,8 +81,8 @@ func (s *Local) rootOf(r repourl.Repo) (root, string, bool) {
 	return root{}, "", false
 }
 
-// service is the serving end of a fetch from, or a push to, a repository on
-// this host.
+// service is git's server process for a fetch from, or a push to, a repository
+// on this host.
 type service struct {
 	dir     *os.File            // the repository's folder
 	standIn gitcmd.StandIn      // stand-in for the repository
@@ -132,7 +132,7 @@ func (s *Local) open(ctx context.Context, r repourl.Repo) (_ *service, err error
 	}()
 	v.standIn.Bare = true
 	if inner, err := openat(dir, ".git", unix.O_PATH|unix.O_DIRECTORY); err == nil {
-		_ = dir.Close() // it is a working tree; its .git is used instead
+		_ = dir.Close() // dir is a working tree, so its .git is used instead
 		v.dir, v.standIn.Bare = inner, false
 	}
 	for _, name := range []string{"objects", "refs"} {
@@ -227,8 +227,9 @@ func (v *service) read(name string) (string, error) {
 
 var headPattern = regexp.MustCompile(`^(ref: refs/heads/[!-~]+|[0-9a-f]{40}|[0-9a-f]{64})$`)
 
-// kept lists the settings of a repository that are respected: which refs are
-// hidden or refused, and how files are shared. None of them names a program.
+// kept lists the settings of a repository that the stand-in copies: which refs
+// are hidden or refused, and how files are shared. None of these settings names
+// a program.
 var kept = map[string]*regexp.Regexp{
 	"core.sharedrepository":         regexp.MustCompile(`^(group|true|1|all|world|everybody|2|umask|false|0[0-7]{0,4})$`),
 	"receive.denynonfastforwards":   regexp.MustCompile(`^(true|false)$`),
@@ -242,7 +243,8 @@ var kept = map[string]*regexp.Regexp{
 	"uploadpack.allowtipsha1inwant": regexp.MustCompile(`^(true|false)$`),
 }
 
-// lay creates the stand-in in a folder that the service's user can read.
+// lay creates the stand-in for the repository in a folder that the service's
+// user can read.
 func (v *service) lay(ctx context.Context, s *Local) error {
 	text, err := v.read("config")
 	if err != nil {
@@ -307,15 +309,15 @@ func (m *Mirror) onThisHost(ctx context.Context, r repourl.Repo, inv invocation)
 	return stdout, stderr, err
 }
 
-// through runs a git command that talks to the repository through a socket. At
-// its other end serve runs a service, upload-pack or receive-pack, with
-// additional environment variables. serve closes far and returns what the
-// service printed on stderr.
+// through runs a git command that talks to the repository through a socket.
+// serve gets the other end, far, and the service's additional environment
+// variables. It runs the service (upload-pack or receive-pack), closes far and
+// returns what the service printed on stderr.
 func (m *Mirror) through(ctx context.Context, r repourl.Repo, inv invocation, serve func(ctx context.Context, service string, env []string, far *os.File) (said string)) (stdout []byte, stderr string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, fetchLimit, errTooSlow)
 	defer cancel()
-	// Use a socket and not pipes: git's helper ends its direction with shutdown,
-	// which works although git has inherited the descriptor too.
+	// A socket is needed instead of pipes: git's helper ends its direction with
+	// shutdown, which works although git has inherited the descriptor too.
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, "", err

@@ -25,33 +25,34 @@ import (
 	"aloft/internal/gitcmd"
 )
 
-// A Host does what the package needs the rights of root for, if they are there:
-// it runs git as users of its own and changes the owners of files, and it
-// uses the ssh keys and the repositories of this host. [Local] does that in this
-// process; package hostd has one that asks a process of root. Its methods are safe
-// for concurrent use.
+// A Host does the work of this package that may need root's rights. It runs git
+// as separate users, changes the owners of files, and uses this host's ssh keys
+// and repositories. [Local] does this in the current process; package hostd has
+// a Host that asks a process of root. Its methods are safe for concurrent use.
 type Host interface {
-	// Confined returns nil if Run confines commands, or why it does not.
+	// Confined returns nil if Run confines commands, and otherwise the reason
+	// why not.
 	Confined() error
 	// Run runs a command on mirrors; see [confine.Host.Run].
 	Run(ctx context.Context, c confine.Command) error
 
 	// Share, Tidy, TakeBack and Empty work on a folder of the server; see
-	// package owner. It is no error for Empty that the folder is missing.
+	// package owner. Empty succeeds if the folder is missing.
 	Share(dir string, user int) error
 	Tidy(dir string, user int) error
 	TakeBack(dir string) error
 	Empty(dir string) error
 
-	// SSH runs git's service (upload-pack or receive-pack) for the repository on its
-	// ssh server, with far as its input and output. If pin is valid, it connects to
-	// that address. It closes far and returns what ssh printed on stderr.
+	// SSH runs git's service (upload-pack or receive-pack) for the repository
+	// on its ssh server, with far as its input and output. If pin is valid, ssh
+	// connects to that address. SSH closes far and returns what ssh printed on
+	// stderr.
 	SSH(ctx context.Context, url string, pin netip.Addr, service string, env []string, far *os.File) (stderr string)
-	// KnownToSSH reports whether the configuration of ssh sends the connection
-	// elsewhere, or has the host's key in a known_hosts file.
+	// KnownToSSH reports whether ssh's configuration sends the connection to
+	// another host, or a known_hosts file has the host's key.
 	KnownToSSH(ctx context.Context, host, port string) bool
-	// MayServe reports whether a file:// repository is in one of the folders whose
-	// repositories may be used.
+	// MayServe reports whether a file:// repository is in one of the folders of
+	// Files.
 	MayServe(url string) bool
 	// Serve runs git's service for a repository of this host, with far as its input
 	// and output, and closes far. A repository that may not be used is a fault.
@@ -60,7 +61,7 @@ type Host interface {
 
 // LocalConfig configures a [Local].
 type LocalConfig struct {
-	Dir string // of the mirrors
+	Dir string // folder of the mirrors
 	// Files and Private are as in [Config].
 	Files, Private []string
 	GitPath        string   // defaults to "git" on the PATH
@@ -68,22 +69,22 @@ type LocalConfig struct {
 	Server         int      // user id of the server that works on the mirrors
 }
 
-// Local is the [Host] of a process with the rights that it needs itself, or without
-// them.
+// Local is a [Host] that works in the current process, with this process's
+// rights.
 type Local struct {
 	gitPath, path string
 	baseEnv       []string
 	files         []root
 	private       []string
 	server        owner.Server
-	jails         *confine.Host // nil if this host cannot confine
-	unconfined    error         // why this host cannot
+	jails         *confine.Host // nil if this host cannot confine commands
+	unconfined    error         // why this host cannot confine commands
 }
 
 var _ Host = (*Local)(nil)
 
-// NewLocal returns a Local. It fails if git is missing, or a folder of Files cannot be
-// one.
+// NewLocal returns a Local. It fails if git is missing, or a folder of Files is
+// invalid.
 func NewLocal(c LocalConfig) (*Local, error) {
 	l := &Local{server: owner.Server(c.Server)}
 	var err error
@@ -102,7 +103,7 @@ func NewLocal(c LocalConfig) (*Local, error) {
 	return l, nil
 }
 
-// findGit returns the path of git, by its name if none is given.
+// findGit returns the path of git. An empty name means "git".
 func findGit(given string) (string, error) {
 	name := cmp.Or(given, gitcmd.Program)
 	path, err := exec.LookPath(name)
@@ -136,8 +137,8 @@ func runUnconfined(ctx context.Context, c confine.Command) error {
 	return confine.Wait(ctx, c)
 }
 
-// unconfinedHost is a [Host] that cannot confine commands, or not well enough. They run
-// as this process's user, and all files are that user's.
+// unconfinedHost is a [Host] that cannot confine commands, or cannot confine
+// them well enough. Commands run as this process's user, who owns all files.
 type unconfinedHost struct{ Host }
 
 // Run implements [Host].
@@ -176,7 +177,7 @@ func (l *Local) Empty(dir string) error {
 	return err
 }
 
-// in opens a folder for f.
+// in opens the folder dir and calls f with it.
 func in(dir string, f func(*os.Root) error) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -189,7 +190,7 @@ func in(dir string, f func(*os.Root) error) error {
 // KnownToSSH implements [Host].
 func (l *Local) KnownToSSH(ctx context.Context, host, port string) bool {
 	if _, err := repourl.Parse("ssh://" + net.JoinHostPort(host, port) + "/r"); err != nil {
-		return false // a configuration of ssh may run commands with the name
+		return false // ssh's configuration may put the host name into a command
 	}
 	run := func(program string, args ...string) (string, error) {
 		cmd := exec.CommandContext(ctx, program, args...)
@@ -197,7 +198,8 @@ func (l *Local) KnownToSSH(ctx context.Context, host, port string) bool {
 		out, err := cmd.Output()
 		return string(out), err
 	}
-	// Without configuration ssh names a host differently too: 127.1 is 127.0.0.1.
+	// ssh changes some host names even without configuration: 127.1 becomes
+	// 127.0.0.1.
 	plain, err := run("ssh", "-F", "none", "-G", "-p", port, "--", host)
 	if err != nil {
 		return false // git fails for the same reason
@@ -239,14 +241,15 @@ func (l *Local) SSH(ctx context.Context, url string, pin netip.Addr, service str
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // sshArgs checks the parts
 	errs := &headBuffer{max: maxStderr}
-	// No folder of the server: a ProxyCommand may read its configuration there.
+	// Use no folder of the server, because a ProxyCommand may read its
+	// configuration from the working directory or HOME.
 	cmd.Env = slices.Concat([]string{"PATH=" + l.path, "LC_ALL=C", "HOME=/nonexistent"}, l.baseEnv, env)
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = "/", far, far, errs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = stopGrace
 	err = cmd.Start()
-	_ = far.Close() // or git would wait for this end
+	_ = far.Close() // otherwise git would not see the end of the connection
 	if err != nil {
 		return err.Error()
 	}
@@ -264,7 +267,8 @@ func sshArgs(url string, pin netip.Addr, service string) ([]string, error) {
 		return nil, fmt.Errorf("no ssh service %q of %s", service, r)
 	}
 	if pin.Zone() != "" {
-		// A zone is any text, which a ProxyCommand of ssh's configuration may give a shell.
+		// The zone of an IPv6 address can be any text, and a ProxyCommand in
+		// ssh's configuration may pass it to a shell.
 		return nil, errors.New("no address with a zone can be pinned")
 	}
 	host, port, err := net.SplitHostPort(r.DialAddress())
@@ -325,7 +329,7 @@ func (l *Local) Serve(ctx context.Context, url, service string, env []string, fa
 	if err != nil {
 		return "", err
 	}
-	// It may run as a user who cannot access the mirror's folder.
+	// The service may run as a user who cannot access the mirror's folder.
 	g := gitcmd.Git{Program: l.gitPath, Path: l.path, Config: settings, System: v.system, Env: env}
 	cmd := g.Command(ctx, service, v.standIn.Dir)
 	errs := &headBuffer{max: maxStderr}
@@ -334,7 +338,7 @@ func (l *Local) Serve(ctx context.Context, url, service string, env []string, fa
 	c := confine.Command{Cmd: cmd, Stop: func() unix.Signal { return unix.SIGTERM }}
 	c.SetCancel()
 	err = cmd.Start()
-	_, _ = far.Close(), dir.Close() // or git would wait for this end
+	_, _ = far.Close(), dir.Close() // otherwise git would not see the end of the connection
 	if err != nil {
 		return err.Error(), nil
 	}
@@ -342,8 +346,9 @@ func (l *Local) Serve(ctx context.Context, url, service string, env []string, fa
 	return errs.String(), nil
 }
 
-// settings returns the output of git config for the text of a configuration file. With
-// these arguments git reads no other file and follows no includes.
+// settings parses the text of a configuration file with git config, and returns
+// its output. With these arguments git reads no other file and follows no
+// includes.
 func (l *Local) settings(ctx context.Context, text string) ([]byte, error) {
 	g := gitcmd.Git{Program: l.gitPath, Path: l.path, Config: settings}
 	cmd := g.Command(ctx, "config", "--file", "-", "--no-includes", "--null", "--list")

@@ -36,12 +36,12 @@ import (
 type Config struct {
 	Dir         string // created if needed; no other process may use it
 	Credentials []Credential
-	// Files are absolute paths of folders in which file:// URLs may name
-	// repositories; none if empty. Private are folders whose repositories are
-	// never used: the server's data.
+	// Files are absolute paths of folders whose repositories file:// URLs may
+	// name; empty allows none. Repositories in Private, the server's data, are
+	// never used.
 	Files, Private []string
 	Host           Host    // nil means a [Local] with Files and Private, which otherwise have no effect
-	Network        Network // judges hosts without a credential; nil allows all
+	Network        Network // checks hosts without a credential; nil allows all
 	GitPath        string  // defaults to "git" on the PATH
 	MaxMirror      int64   // bytes of one mirror's packs; 32 GiB if 0
 	MaxRefs        int     // branches and tags of one upstream; 250,000 if 0
@@ -57,15 +57,15 @@ type Mirrors struct {
 	dir, home   string
 	gitPath     string
 	baseEnv     []string
-	proxied     bool // upstreams are reached through a proxy, so do not probe them directly
+	proxied     bool // git reaches upstreams through a proxy, so do not probe them directly
 	credentials []credential
 	network     Network // may be nil
 	path        string  // PATH
 	host        Host
-	confined    bool     // the host confines git
-	unconfined  error    // why it does not
-	visible     []string // files with certificate authorities that git's environment names
-	programs    []string // of git, if it is installed in an unusual place
+	confined    bool     // git runs confined
+	unconfined  error    // why git does not run confined
+	visible     []string // CA files that git's environment names
+	programs    []string // git's programs, if git is installed in an unusual folder
 	maxMirror   int64
 	maxRefs     int
 	log         *slog.Logger
@@ -166,12 +166,14 @@ func (s *Mirrors) prepare() error {
 	return os.Mkdir(quarantine, 0o700)
 }
 
-// remove removes a folder with what git has left in it. A missing one is no error.
+// remove removes a folder that may contain files of confined git. It succeeds
+// if the folder is missing.
 func (s *Mirrors) remove(dir string) error {
 	return errors.Join(s.host.Empty(dir), os.RemoveAll(dir))
 }
 
-// discard removes a folder in quarantine. The next start removes what is left.
+// discard removes a folder in quarantine. If it fails, the next start of the
+// server removes the rest.
 func (s *Mirrors) discard(dir string) {
 	if err := s.remove(dir); err != nil {
 		s.log.Warn("cannot remove a folder in quarantine", "folder", dir, "err", err)
@@ -234,7 +236,7 @@ type Mirror struct {
 	snapshot      Snapshot
 	moved         map[string]repourl.Repo // targets of the server's redirects, by URL
 	retired       map[string]time.Time    // former tips of refs, with their expiry
-	answers       map[string][]byte       // of git, about objects; by arguments
+	answers       map[string][]byte       // cached output of git by arguments; see answer
 }
 
 // Snapshot is a mirror's refs at one moment.
@@ -299,8 +301,8 @@ func (m *Mirror) prepare(ctx context.Context) error {
 	return nil
 }
 
-// writable returns a fault if git runs as the server's user, and the mirror has
-// files of the user as whom it ran when the host still confined it.
+// writable returns a fault if git runs unconfined, but the mirror has files of
+// a confined user from the time when git ran confined.
 func (m *Mirror) writable() error {
 	if m.all.confined {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// CodeAddressBlocked is the code of the fault that the network policy refuses
-// the address of a repository's server.
+// CodeAddressBlocked is the fault code for a git server whose address the
+// network policy refuses.
 const CodeAddressBlocked = "address_blocked"
 
 // Network checks the servers of repositories without a configured credential,
@@ -34,15 +34,15 @@ const (
 // route is how git connects to a repository's server.
 type route struct {
 	config [][2]string
-	dial   string     // host:port to test a silent connection with
-	pin    netip.Addr // the address that ssh must connect to, if it is valid
+	dial   string     // host:port to probe when git is silent
+	pin    netip.Addr // address to which ssh must connect, if valid
 }
 
 // route returns how git connects to the repository's server, or a fault if it
 // must not. Hosts for which the operator has configured a credential or an ssh
-// host key may have any address. For every other host git gets the addresses
-// that the policy allows, so that it does not look the name up again and get
-// another address.
+// host key may have any address. For every other host, route passes the
+// addresses that the policy allows to git, so that git does not look up the
+// name again and get other addresses.
 func (s *Mirrors) route(ctx context.Context, r repourl.Repo) (route, error) {
 	direct := route{dial: r.DialAddress()}
 	if s.network == nil || s.Configured(ctx, r) {
@@ -60,14 +60,14 @@ func (s *Mirrors) route(ctx context.Context, r repourl.Repo) (route, error) {
 			Hint("an administrator can configure a credential for its host (`git.credentials`) or open the address (`outbound.open`)").Because(err)
 	}
 	if err != nil && s.proxied && r.Scheme() != "ssh" {
-		return direct, nil // a name that only the operator's proxy knows
+		return direct, nil // only the operator's proxy can resolve the name
 	}
 	if err != nil || len(addrs) == 0 {
 		return route{}, unreachable(r, "its host name cannot be resolved").Because(err)
 	}
 	to := route{dial: net.JoinHostPort(addrs[0].String(), port)}
 	if _, err := netip.ParseAddr(host); err == nil {
-		return to, nil // there is nothing to look up
+		return to, nil // the host is an address, so git looks up nothing
 	}
 	if r.Scheme() == "ssh" {
 		to.pin = addrs[0]
@@ -109,7 +109,7 @@ func (s *Mirrors) knownToSSH(ctx context.Context, r repourl.Repo) bool {
 	return s.host.KnownToSSH(ctx, host, port)
 }
 
-// knownAs is the name of a host in known_hosts files.
+// knownAs returns the name of a host in known_hosts files.
 func knownAs(host, port string) string {
 	if port == repourl.DefaultPort("ssh") {
 		return host
@@ -123,7 +123,7 @@ func isRedirect(stderr string) bool {
 	return strings.Contains(stderr, "The requested URL returned error: 30")
 }
 
-// follow returns where the server of a repository redirects git to. It follows
+// follow returns the repository to which r's server redirects git. It follows
 // redirects within the scheme, host and port of r, or from http to https on the
 // usual ports of one host. Other redirects are faults, because they would
 // bypass the policy and send a credential to another server.
@@ -148,7 +148,7 @@ func (m *Mirror) follow(ctx context.Context, r repourl.Repo) (repourl.Repo, erro
 	return repourl.Repo{}, unreachable(r, "its server redirects too often")
 }
 
-// locationHeader is the last Location header in a trace of git.
+// locationHeader matches a Location header in a trace of git.
 func locationHeader(trace string) (to string) {
 	lines := bufio.NewScanner(strings.NewReader(trace))
 	lines.Buffer(nil, maxStderr)
@@ -161,7 +161,8 @@ func locationHeader(trace string) (to string) {
 	return to
 }
 
-// redirected is the repository at which a Location header of at's server points.
+// redirected returns the repository to which a Location header from the server
+// of at points.
 func redirected(at repourl.Repo, to string) (repourl.Repo, error) {
 	unusable := unreachable(at, "its server redirects to no repository")
 	base, err := url.Parse(at.String() + "/info/refs")
@@ -186,7 +187,8 @@ func redirected(at repourl.Repo, to string) (repourl.Repo, error) {
 	return next, nil
 }
 
-// movedTo returns where the server has redirected git to since the start, or r.
+// movedTo returns the repository to which the server has redirected git since
+// the start, or r if it has not.
 func (m *Mirror) movedTo(r repourl.Repo) repourl.Repo {
 	m.mu.Lock()
 	defer m.mu.Unlock()

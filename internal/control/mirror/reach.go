@@ -77,7 +77,7 @@ func (m *Mirror) dropReachable(ctx context.Context, left ids) error {
 			others[id] = true
 		}
 	}
-	if len(missing) > 0 { // the request will be refused, so the others do not matter
+	if len(missing) > 0 { // the request will be refused, so the other objects do not matter
 		return nil
 	}
 	if len(commits) > 0 {
@@ -95,7 +95,7 @@ func (m *Mirror) dropReachable(ctx context.Context, left ids) error {
 	if len(others) == 0 {
 		return nil
 	}
-	// Newest first, since a client mostly lacks objects of recent commits.
+	// Newest first, since a client usually lacks objects of recent commits.
 	args := []string{"rev-list", "--objects", "--no-object-names", "--in-commit-order", "--all"}
 	w := &lineWriter{each: func(id string) error {
 		if others[id] {
@@ -155,7 +155,7 @@ func (m *Mirror) retire(next []Ref) {
 // bring describes the objects of a push.
 type bring struct {
 	needed ids  // objects reachable from the new commit but not from the mirror's refs
-	exact  bool // the pack in quarantine contains exactly these objects
+	exact  bool // the pack in quarantine contains exactly the objects of needed
 }
 
 // brings determines the objects of a push. It refuses a push that refers to

@@ -32,11 +32,11 @@ type Update struct {
 	// Room returns an error if the disk is too full for a pack of more than
 	// [SmallPack]; nil for no check.
 	Room func() error
-	// Admit waits until a pack of the given size in bytes may be unpacked in the
-	// returned memory in bytes. The caller then calls release. nil allows every
-	// pack at once, with PackMemory.
+	// Admit waits until a pack of size bytes may be unpacked, and returns the
+	// memory in bytes that unpacking it may use. The caller must call release
+	// afterwards. nil allows every pack at once, with PackMemory.
 	Admit func(ctx context.Context, size int64) (memory uint64, release func(), err error)
-	moved bool // the branch is not where the claimant's last push left it
+	moved bool // the branch has moved since the claimant's last push
 }
 
 // Outcome is the result of an update.
@@ -108,8 +108,8 @@ func (m *Mirror) receive(ctx context.Context, r repourl.Repo, u Update, in io.Re
 		return out, err
 	}
 	if u.MustClaim {
-		// Write this before the push, so that a crash afterwards does not lock the
-		// agent out.
+		// Write the claim before the push, so that a crash during the push does
+		// not lock out the agent.
 		if err := m.writeClaim(u, was.tryingAlso(u.New)); err != nil {
 			return Outcome{}, err
 		}
@@ -214,7 +214,7 @@ func (m *Mirror) push(ctx context.Context, r repourl.Repo, u Update, objects str
 	case flag != "!" && err != nil: // the upstream may have accepted it
 		return Outcome{}, err
 	case flag == "=" && u.MustClaim && !was.made && !was.covers(u.New):
-		return taken(r, u), nil // it is somebody else's branch, which happens to be at this commit
+		return taken(r, u), nil // the branch belongs to somebody else, and happens to be at this commit
 	case flag != "!":
 		return Outcome{Words: words}, nil
 	case strings.Contains(status, "stale info"):
@@ -289,7 +289,7 @@ func (m *Mirror) adopt(ctx context.Context, u Update, objects string) error {
 			}
 		}
 	}
-	// A refresh may have been faster; then the ref is already right.
+	// A refresh may have updated the ref first.
 	args := []string{"update-ref", "refs/heads/" + u.Branch, u.New}
 	if _, _, err := m.git(ctx, invocation{args: args, changes: true}); err != nil {
 		return err

@@ -102,7 +102,7 @@ func (m *Mirror) Resolve(ctx context.Context, r repourl.Repo, ref string) (Resol
 }
 
 // fetchByID fetches a commit from the upstream that is on no branch or tag. It
-// refreshes a mirror that has nothing yet, such as one whose files are lost.
+// first refreshes an empty mirror, such as one whose files were lost.
 func (m *Mirror) fetchByID(ctx context.Context, r repourl.Repo, id string) error {
 	if len(m.Snapshot().Refs) == 0 {
 		if _, err := m.Refresh(ctx, r); err != nil {

@@ -19,12 +19,13 @@ import (
 // upstream's HEAD.
 const upstreamHead = "refs/aloft/head"
 
-// refresh is one refresh, shared by any number of waiting callers.
+// refresh is one fetch from the upstream, shared by any number of waiting
+// callers.
 type refresh struct {
 	done    chan struct{}
 	err     error
 	waiting int
-	stop    context.CancelCauseFunc // set once it runs
+	stop    context.CancelCauseFunc // set when the refresh starts
 }
 
 // Refresh fetches from the upstream and returns the refs. Concurrent callers
@@ -45,7 +46,8 @@ func (m *Mirror) Refresh(ctx context.Context, r repourl.Repo) (Snapshot, error) 
 	}
 }
 
-// join joins the next flight that has not started, and creates it if needed.
+// join joins the next refresh, which has not started yet. It creates that
+// refresh if needed.
 func (m *Mirror) join(r repourl.Repo) *refresh {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -73,7 +75,7 @@ func (m *Mirror) join(r repourl.Repo) *refresh {
 	return m.next
 }
 
-// begin starts the next flight. The caller holds m.mu.
+// begin starts the next refresh. The caller holds m.mu.
 func (m *Mirror) begin(r repourl.Repo) {
 	f := m.next
 	m.running, m.next = f, nil
@@ -95,8 +97,8 @@ func (m *Mirror) begin(r repourl.Repo) {
 	})
 }
 
-// leave stops waiting for a flight. When the last waiter leaves, the refresh is
-// cancelled.
+// leave stops waiting for a refresh. When the last waiter leaves, the refresh
+// is cancelled.
 func (m *Mirror) leave(f *refresh) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -188,8 +190,8 @@ func (m *Mirror) packs() (size int64) {
 	return size
 }
 
-// fsck makes git check objects from an upstream, but tolerates harmless
-// mistakes of old git versions and importers that many repositories contain.
+// fsck makes git check objects from an upstream. It tolerates harmless mistakes
+// of old git versions and importers, which many repositories contain.
 var fsck = func() [][2]string {
 	config := [][2]string{{"fetch.fsckObjects", "true"}}
 	for _, id := range []string{
@@ -211,7 +213,7 @@ func (m *Mirror) settle(ctx context.Context, r repourl.Repo) error {
 	if err != nil {
 		return err
 	}
-	if len(refs) > m.all.maxRefs { // a server of the dumb protocol sent them, without packets
+	if len(refs) > m.all.maxRefs { // the refs of a dumb HTTP server are counted only here
 		return tooManyRefsIn(r, tooManyRefs(m.all.maxRefs))
 	}
 	snap := Snapshot{m.defaultBranch(), refs}

@@ -26,8 +26,8 @@ func (m *Mirror) secrets(ctx context.Context, u Update, objects string) (Outcome
 	defer running.Wait()
 	defer cancel()
 
-	// List objects after their commit and the oldest commit first, since that is
-	// the one to fix.
+	// List the oldest commit first and objects after their commit, since the
+	// oldest commit is the one to fix.
 	listed, list := io.Pipe()
 	defer listed.Close()
 	running.Go(func() {
@@ -60,7 +60,8 @@ func (m *Mirror) secrets(ctx context.Context, u Update, objects string) (Outcome
 	return Outcome{}, nil
 }
 
-// refuseSecret returns a refusal that names the places but not the values.
+// refuseSecret returns a refusal that names the locations but not the values of
+// the secrets.
 func refuseSecret(u Update, found []scan.Location) Outcome {
 	words := []string{"The push contains a secret, so it was refused:"}
 	for _, p := range found {

@@ -41,8 +41,8 @@ func (m *Mirror) IDLength() int {
 
 // Patch holds changes that git apply can apply.
 type Patch struct {
-	Text  []byte   // as git diff --binary --full-index prints it
-	Files []string // the changed files; of a renamed file both names
+	Text  []byte   // output of git diff --binary --full-index
+	Files []string // names of the changed files; of a renamed file both names
 }
 
 // Patch returns the changes from the merge base of base and tip to tip. Both are
@@ -75,7 +75,7 @@ func (m *Mirror) Patch(ctx context.Context, base, tip string, max int) (Patch, e
 	return Patch{text, strings.FieldsFunc(string(names), func(r rune) bool { return r == 0 })}, nil
 }
 
-const diffLimit = time.Minute // a malicious tree can take for ever to walk
+const diffLimit = time.Minute // walking a malicious tree can take forever
 
 // Diff returns the changes from the merge base of base and tip to tip, as git
 // prints them, truncated to max bytes. Both are commit ids in the mirror.

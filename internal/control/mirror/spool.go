@@ -14,8 +14,8 @@ import (
 )
 
 // SmallPack is the size in bytes up to which a pack is received in memory. A
-// larger one is received in a file, so that a slow sender does not keep git
-// waiting, which takes memory.
+// larger one is received in a file, so that git does not wait for a slow
+// sender: a waiting git uses memory.
 const SmallPack = 1 << 20
 
 // roomEvery is how many bytes of a pack are received between two checks of the
@@ -76,7 +76,8 @@ func unreadable(err error) Outcome {
 	return rejected("invalid", "the pack could not be read", "The pack could not be read: "+Plain(err.Error())+".")
 }
 
-// A sourceReader keeps the error of its reader, to tell it from that of a writer.
+// A sourceReader keeps its reader's error, so that it can be distinguished from
+// a writer's error.
 type sourceReader struct {
 	r   io.Reader
 	err error

@@ -43,7 +43,7 @@ func (m *Mirror) tend(ctx context.Context) {
 
 func (m *Mirror) repack(ctx context.Context) error {
 	config := [][2]string{{"pack.threads", "1"}, {"repack.writeBitmaps", "true"}, {"gc.reflogExpire", "never"}}
-	// Only one repack runs at a time, so the lock of another repack is stale.
+	// Only one repack runs at a time, so any other repack's lock is stale.
 	_, _, err := m.git(ctx, invocation{args: []string{"gc", "--quiet", "--force"}, config: config, changes: true, patient: true})
 	return err
 }

@@ -18,9 +18,9 @@ import (
 // it. Create it with [Parse] or [ParsePath]; the zero Repo is invalid.
 //
 // These differences are ignored: upper case in the host, the scheme's default
-// port, a trailing slash, needless percent-encoding and, except for file, a
-// .git suffix. User info is dropped, except for ssh, where the user is part of
-// the name and only a password is dropped. The path is case-sensitive.
+// port, a trailing slash, needless percent-encoding and, except for file URLs,
+// a .git suffix. User info is dropped, except for ssh, where the user is part
+// of the name and only a password is dropped. The path is case-sensitive.
 // Everything else that is not a plain repository URL is refused: dot segments,
 // empty segments, encoded slashes, control characters, queries, fragments and
 // other schemes.
@@ -42,7 +42,7 @@ var (
 
 var defaultPorts = map[string]string{"http": "80", "https": "443", "ssh": "22", "file": ""}
 
-// DefaultPort returns the port of a scheme, and "" for file.
+// DefaultPort returns the port of a scheme, and "" for the scheme file.
 func DefaultPort(scheme string) string { return defaultPorts[scheme] }
 
 // Parse parses a URL with scheme http, https, ssh or file, or the ssh short
@@ -250,8 +250,8 @@ func (r Repo) DialAddress() string {
 }
 
 // Web returns the https form of a repository that is reached by ssh, or the
-// repository itself if it is reached by http or https. It returns false for
-// file.
+// repository itself if it is reached by http or https. It returns false for a
+// file URL.
 func (r Repo) Web() (Repo, bool) {
 	switch r.scheme {
 	case "http", "https":
@@ -271,7 +271,7 @@ func (r Repo) Name() string {
 }
 
 // SameElsewhere reports whether both names have the same host and path,
-// regardless of protocol, port and user. It returns false for file.
+// regardless of protocol, port and user. It returns false for file URLs.
 func (r Repo) SameElsewhere(o Repo) bool {
 	return r.scheme != "file" && o.scheme != "file" && r.Name() == o.Name() && TrimGit(r.path) == TrimGit(o.path)
 }
@@ -281,8 +281,8 @@ func (r Repo) Sibling(other Repo) Repo {
 	return Repo{scheme: r.scheme, user: r.user, host: r.host, path: other.path}
 }
 
-// Below reports whether the repository is the one named by prefix, or below it.
-// The prefix is host, host/owner or host/owner/repository, with or without a
+// Below reports whether prefix names the repository or a folder above it. The
+// prefix is host, host/owner or host/owner/repository, with or without a
 // scheme.
 func (r Repo) Below(prefix string) bool {
 	if scheme, rest, ok := strings.Cut(prefix, "://"); ok {
@@ -304,7 +304,7 @@ func (r Repo) Below(prefix string) bool {
 	return true
 }
 
-// Owner returns the first segment of a path with several: the user,
+// Owner returns the first segment of a path with several segments: the user,
 // organisation or group that owns the repository. It returns "" if there is
 // only one segment.
 func (r Repo) Owner() string {
@@ -315,7 +315,7 @@ func (r Repo) Owner() string {
 	return owner
 }
 
-// TrimGit removes a .git suffix, unless nothing else is left of the name.
+// TrimGit removes a .git suffix, unless the name is only that suffix.
 func TrimGit(path string) string {
 	short := strings.TrimSuffix(path, ".git")
 	if short == "" || strings.HasSuffix(short, "/") {

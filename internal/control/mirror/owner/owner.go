@@ -27,7 +27,7 @@ import (
 const ClaimsFolder = "claims"
 
 // shared is the mode of a folder of the server in which confined git creates
-// files. Its group is the mirror's user, and has no other members.
+// files. The folder's group has only one member, the mirror's user.
 const shared = os.ModeSticky | 0o770
 
 // The files of a mirror that only the server writes, and the folders in which
@@ -52,9 +52,10 @@ func (s Server) check(root *os.Root) error {
 	return nil
 }
 
-// change changes the owner of a file below root, and its mode unless mode is 0. It
-// returns an error, and changes nothing, for a file of a user that is neither the server
-// nor confined. It looks at the file that it changes, whatever has that path by now.
+// change changes the owner of a file below root, and its mode unless mode is 0.
+// It returns an error, and changes nothing, for a file whose owner is neither
+// the server nor a confined user. It checks the opened file that it changes, so
+// a concurrent change of the path has no effect.
 func (s Server) change(root *os.Root, path string, uid, gid int, mode fs.FileMode) error {
 	f, err := root.OpenFile(path, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -79,8 +80,8 @@ func (s Server) change(root *os.Root, path string, uid, gid int, mode fs.FileMod
 	return os.Chmod(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), mode)
 }
 
-// Share lets programs of the user create files in a folder that stays the
-// server's.
+// Share lets a user's programs create files in a folder that still belongs to
+// the server.
 func (s Server) Share(root *os.Root, user int) error {
 	if err := s.check(root); err != nil {
 		return err
@@ -88,10 +89,10 @@ func (s Server) Share(root *os.Root, user int) error {
 	return errors.Join(root.Lchown(".", int(s), user), root.Chmod(".", shared))
 }
 
-// Tidy removes stale locks of killed git processes from a mirror. Unless user is 0, it
-// also corrects the owners of the mirror's files: an older server, or one that
-// could not confine git, has created files as the server's user. It can be
-// interrupted and repeated.
+// Tidy removes stale locks of killed git processes from a mirror. Unless user
+// is 0, it also corrects the owners of the mirror's files, because an older
+// server, or a server that could not confine git, created them as its own user.
+// It can be interrupted and repeated.
 func (s Server) Tidy(root *os.Root, user int) error {
 	if err := s.check(root); err != nil {
 		return err

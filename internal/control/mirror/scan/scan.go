@@ -21,7 +21,7 @@ const maxFindings = 5
 // maxHead is how many bytes of an unexpected answer are quoted.
 const maxHead = 200
 
-// maxPath is how many bytes of a path are kept.
+// maxPath is how many bytes of a path are kept in memory.
 const maxPath = 4 << 10
 
 // Location is the location of an object: a file, a folder, or a commit itself.
@@ -55,14 +55,15 @@ type Scan struct {
 // ErrTooMuch is the error of a push whose objects are larger than the limit.
 var ErrTooMuch = errors.New("the objects are larger than the limit")
 
-// New returns a scan for secrets. objects is the output of "git cat-file --batch"
-// for the requests that [Scan.List] writes, and most is the maximum size in bytes
-// of all objects.
+// New returns a scan for secrets. objects is the output of "git cat-file
+// --batch" for the requests that [Scan.List] writes, and the sizes of all
+// objects may add up to at most most bytes.
 func New(secrets *redact.Redactor, objects io.Reader, most int64) *Scan {
 	return &Scan{secrets: secrets, objects: bufio.NewReaderSize(objects, 64<<10), left: most, locations: make(chan Location, 256)}
 }
 
-// List requests each object that "git rev-list --objects" lists from git cat-file.
+// List reads the output of "git rev-list --objects" and requests each object
+// from git cat-file.
 func (s *Scan) List(ctx context.Context, listed io.Reader, ask io.Writer) (err error) {
 	defer func() {
 		s.listErr = err
@@ -137,7 +138,7 @@ func (s *Scan) object(p *Location) (bool, error) {
 	if body.N > 0 {
 		return false, io.ErrUnexpectedEOF
 	}
-	if _, err := s.objects.Discard(1); err != nil { // the line break after it
+	if _, err := s.objects.Discard(1); err != nil { // the line break after the object
 		return false, err
 	}
 	return finder.Found(nil), nil
