@@ -41,8 +41,8 @@ func (c *Client) SetPolicy(ctx context.Context, n policy.Network) error {
 }
 
 // Connections returns the open connections, and at most limit of the
-// connections that ended after sequence number after. If there are none of the
-// latter, it waits for one, up to wait, which is at most a minute.
+// connections that ended after sequence number after. If no such connection has
+// ended, it waits for one, up to wait, which is at most a minute.
 func (c *Client) Connections(ctx context.Context, after uint64, limit int, wait time.Duration) (policy.Connections, error) {
 	q := url.Values{"after": {strconv.FormatUint(after, 10)}, "limit": {strconv.Itoa(limit)}, "wait": {wait.String()}}
 	var p policy.Connections

@@ -24,11 +24,11 @@ const dnsPort = 53
 const (
 	lookupTimeout = 10 * time.Second
 	streamIdle    = 10 * time.Second // idle timeout of lookups over TCP
-	flowQueries   = 5 * time.Second  // idle timeout of lookups over UDP to another server's address
+	flowQueries   = 5 * time.Second  // idle timeout of lookups over UDP to another DNS server's address
 	maxQuery      = 4 << 10          // bytes
 	maxAnswers    = 64               // addresses in one answer
 	plainAnswer   = 512              // maximum answer in bytes for clients without EDNS
-	mostAnswer    = 4 << 10          // and for clients with EDNS
+	mostAnswer    = 4 << 10          // maximum answer in bytes for clients with EDNS
 )
 
 // serveDNS answers lookups on the gateway's own addresses, with one socket
@@ -50,8 +50,8 @@ func (g *Gateway) serveDNS() error {
 }
 
 // answerDatagrams answers lookups over UDP until the connection has been idle
-// for so long or, if idle is 0, until the gateway is closed. Each lookup runs
-// separately, so that slow ones do not block others.
+// for that time. If idle is 0, it runs until the gateway is closed. Each lookup
+// runs separately, so that slow ones do not block others.
 func (g *Gateway) answerDatagrams(conn *gonet.UDPConn, idle time.Duration) {
 	defer func() { _ = conn.Close() }()
 	stop := context.AfterFunc(g.ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
@@ -75,14 +75,14 @@ func (g *Gateway) answerDatagrams(conn *gonet.UDPConn, idle time.Duration) {
 		g.working.Go(func() {
 			defer g.giveLookup()
 			if reply := g.answer(q, true); reply != nil {
-				_, _ = conn.WriteTo(reply, from) // if it is lost, the client retries
+				_, _ = conn.WriteTo(reply, from) // if the reply is lost, the client retries
 			}
 		})
 	}
 }
 
-// takeLookup acquires one of the slots for concurrent lookups. It returns false
-// if the gateway is closing.
+// takeLookup acquires a slot for a lookup, because concurrent lookups are
+// limited. It returns false if the gateway is closing.
 func (g *Gateway) takeLookup() bool {
 	select {
 	case g.lookups <- struct{}{}:
@@ -136,8 +136,8 @@ type query struct {
 	most     int // largest datagram that the client accepts, in bytes
 }
 
-// parseQuery parses a question. ok is false for messages that must not be
-// answered.
+// parseQuery parses a message with a question. ok is false if the message must
+// not be answered.
 func parseQuery(msg []byte) (q query, ok bool) {
 	var p dnsmessage.Parser
 	h, err := p.Start(msg)
@@ -187,7 +187,7 @@ func (g *Gateway) answer(q query, datagram bool) []byte {
 type answer struct {
 	code      dnsmessage.RCode
 	addrs     []netip.Addr
-	refused   bool // by the policy, which judged the name without a lookup
+	refused   bool // refused by the policy, without a lookup
 	truncated bool
 }
 
@@ -257,8 +257,9 @@ func hostAnswer(m *policy.Matcher, kind dnsmessage.Type) answer {
 	return answer{}
 }
 
-// missing distinguishes a name without reachable addresses of this family from
-// one that has none at all, since resolvers give up on the latter.
+// missing distinguishes two cases: a name whose reachable addresses are all of
+// the other family, and a name without any. Resolvers give up after the second
+// answer.
 func (g *Gateway) missing(ctx context.Context, network, name string) answer {
 	other := "ip4"
 	if network == other {

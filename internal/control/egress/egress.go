@@ -12,8 +12,9 @@
 // bytes of connections are parsed within limits, and only addresses and
 // canonical domains are logged. TLS is not decrypted.
 //
-// The stack is gVisor's. Proxies such as gvisor-tap-vsock forward whatever is dialed,
-// without a policy by name, a connection log or a process that outlives the server.
+// The stack is gVisor's. Existing proxies such as gvisor-tap-vsock were not
+// suitable: they forward all connections, and have no policy by name, no
+// connection log and no process that outlives the server.
 //
 // The package is over 2,000 lines long because it parses each protocol that
 // names a server, and keeps the connection log outside of the machine.
@@ -53,7 +54,7 @@ const (
 	maxConns   = 4096 // TCP connections, including those being opened
 	maxDialing = 1024 // TCP connections being opened
 	maxFlows   = 1024 // UDP flows: pairs of address and port
-	maxLookups = 256  // concurrent
+	maxLookups = 256  // concurrent name lookups
 )
 
 // Config holds the settings of a [Gateway].
@@ -64,8 +65,8 @@ type Config struct {
 	Device *os.File
 	Policy policy.Network
 	// Lookup resolves a name to addresses of network "ip4" or "ip6"; nil means
-	// the host's resolver. A [net.DNSError] with IsNotFound means that there are
-	// no such addresses.
+	// the host's resolver. A [net.DNSError] with IsNotFound means that the name
+	// has no address of that network.
 	Lookup func(ctx context.Context, network, name string) ([]netip.Addr, error)
 	Log    *Log         // connection log, owned by the gateway; nil disables it
 	Logger *slog.Logger // nil means no logging
@@ -137,8 +138,8 @@ func newGateway(conf Config) (*Gateway, error) {
 	return g, nil
 }
 
-// SetPolicy replaces the policy and cuts open connections that the new one does
-// not allow.
+// SetPolicy replaces the policy and cuts open connections that the new policy
+// refuses.
 func (g *Gateway) SetPolicy(n policy.Network) error {
 	m, err := n.Compile()
 	if err != nil {
@@ -159,8 +160,8 @@ func (g *Gateway) SetPolicy(n policy.Network) error {
 	return nil
 }
 
-// judge applies the policy, and one rule that the policy cannot express: the
-// host's own addresses count as the host in every range.
+// judge applies the policy and one more rule, which the policy cannot express:
+// the host's own addresses count as the host, whatever range contains them.
 func (g *Gateway) judge(addr netip.Addr, names []string) policy.Verdict {
 	m := g.policy.Load()
 	v := m.Address(addr, names)

@@ -14,21 +14,21 @@ import (
 	"aloft/internal/policy"
 )
 
-// Limits of what is read from a connection before it is judged.
+// Limits of the data that is read from a connection before it is judged.
 const (
 	maxFirst    = 64 << 10         // bytes
-	firstWithin = 30 * time.Second // from the first byte to a complete client hello or request header
-	maxChunk    = 4 << 10          // bytes of the line before a chunk
+	firstWithin = 30 * time.Second // timeout from the first byte to a complete client hello or request header
+	maxChunk    = 4 << 10          // bytes of a chunk's size line
 )
 
 // errNoRequest refuses data after an HTTP request that is not another request.
 var errNoRequest = errors.New("the data after an HTTP request is not another request")
 
-// follow judges what the machine sends first, every request of a plain HTTP
-// connection, and forwards it. It returns when the rest needs no check. The
-// other direction flows concurrently, so that protocols in which the server
-// speaks first work. refused is the policy's rule in a user's words; failed is
-// an I/O error of either end.
+// follow judges and forwards the first data from the machine, or every request
+// if the connection is plain HTTP. It returns when the remaining data needs no
+// check. The other direction flows concurrently, so that protocols in which the
+// server speaks first work. refused is the policy's rule, worded for users;
+// failed is an I/O error of either end.
 func (c *connection) follow() (refused, failed error) {
 	defer func() { _ = c.inside.SetReadDeadline(time.Time{}) }()
 	s := &source{r: c.inside, started: func() { _ = c.inside.SetReadDeadline(time.Now().Add(firstWithin)) }}
@@ -39,8 +39,9 @@ func (c *connection) follow() (refused, failed error) {
 	})
 }
 
-// follow works on any two ends. It calls judge for every client hello or
-// request header; replied observes the first bytes from the other end.
+// follow works on any pair of connections. It calls judge for every client
+// hello or request header; replied observes the first bytes from the remote
+// end.
 func follow(s *source, dst io.Writer, replied *answerer, judge func(clientHello) error) (refused, failed error) {
 	started := s.started
 	for first, used := true, false; ; {
@@ -54,7 +55,7 @@ func follow(s *source, dst io.Writer, replied *answerer, judge func(clientHello)
 		if err != nil {
 			return err, nil
 		}
-		s.started = nil // no deadline for a body
+		s.started = nil // a body has no deadline
 		if len(s.buf) == 0 {
 			return nil, nil // the client has closed the connection
 		}
@@ -94,8 +95,8 @@ func follow(s *source, dst io.Writer, replied *answerer, judge func(clientHello)
 	}
 }
 
-// passBody forwards the body of a request. A body that is cut short is not an
-// error here.
+// passBody forwards the body of a request. If the body ends early, passBody
+// returns no error.
 func passBody(s *source, dst io.Writer, r request) (refused, failed error) {
 	if !r.chunked {
 		return nil, s.pass(dst, r.length)
@@ -150,8 +151,8 @@ func passTrailer(s *source, dst io.Writer) (refused, failed error) {
 	return errTooLong, nil
 }
 
-// line returns the next line of a chunked body, including its end, or nothing
-// at the end of input. The slice is valid until the next pass.
+// line returns the next line of a chunked body, including its line end, or
+// nothing at the end of input. The slice is valid until the next pass.
 func (s *source) line() ([]byte, error) {
 	for n := 0; ; {
 		if i := bytes.IndexByte(s.buf[n:], '\n'); i >= 0 {

@@ -14,10 +14,10 @@ import (
 	"aloft/internal/policy"
 )
 
-// clientHello is what the first bytes of a connection, such as a TLS client
-// hello or an HTTP header, say about its destination.
+// clientHello describes a connection's destination according to its first
+// bytes, such as a TLS client hello or an HTTP header (the greeting).
 type clientHello struct {
-	protocol string // "TLS", "HTTP" (1.0 and 1.1), "HTTP/2", or "" for any other
+	protocol string // "TLS", "HTTP" (1.0 and 1.1), "HTTP/2", or "" for other protocols
 	host     string // host as the client wrote it, or ""
 	hidden   bool   // TLS hides the real server name (ECH)
 	request  request
@@ -51,14 +51,15 @@ func (g clientHello) judge(m *policy.Matcher, names []string) error {
 	}
 	switch {
 	case g.protocol == "":
-		return nil // no host is named, and the address has an allowed name
+		return nil // the greeting names no host, but an allowed name resolved to the address
 	case g.host == "":
 		return fmt.Errorf("mode list: %s without a server name", g.protocol)
 	}
 	if g.hidden {
-		// The outer name need not be the server's: where several servers share
-		// an address, the encrypted name selects the server. A random ECH
-		// extension (GREASE) cannot be distinguished, so it is refused too.
+		// The visible server name may differ from the real one: if several
+		// servers share an address, the encrypted name selects the server. A
+		// random ECH extension (GREASE) cannot be distinguished from a real
+		// one, so it is refused too.
 		return errHidden
 	}
 	name, err := policy.CanonicalName(g.host)
@@ -94,8 +95,8 @@ func printable(s string) string {
 // errTooLong refuses a connection that sends too much without naming its host.
 var errTooLong = errors.New("the client hello or request header is too long")
 
-// readClientHello reads until the client hello or request header is complete. If
-// the input ends earlier, that is the greeting.
+// readClientHello reads until the client hello or request header is complete.
+// If the input ends earlier, it judges the bytes received.
 func readClientHello(s *source) (clientHello, error) {
 	if !s.fill(1) {
 		return clientHello{}, s.failure()
@@ -117,7 +118,8 @@ type source struct {
 // drop removes the first n bytes, which have been forwarded.
 func (s *source) drop(n int) { s.buf = append(s.buf[:0], s.buf[n:]...) }
 
-// fill reads until the buffer has n bytes, and reports whether it has.
+// fill reads until the buffer has n bytes, and reports whether it has that
+// many.
 func (s *source) fill(n int) bool {
 	for len(s.buf) < n && s.err == nil {
 		if n > maxFirst {
@@ -155,7 +157,8 @@ const (
 )
 
 // readTLS finds the server name, with crypto/tls as the parser. It refuses what
-// crypto/tls cannot parse. A name split over several records is put together.
+// crypto/tls cannot parse. It also finds a name that is split over several
+// records.
 func readTLS(s *source) (clientHello, error) {
 	conn := &replay{s: s}
 	var name string

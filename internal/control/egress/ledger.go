@@ -14,13 +14,13 @@ import (
 // maxRecords is how many closed connections are kept.
 const maxRecords = 4096
 
-// maxDomains is how many names of an address are recorded.
+// maxDomains is how many names are recorded per address.
 const maxDomains = 4
 
 // A record describes an open connection.
 type record struct {
 	sent, received atomic.Int64
-	n              uint64 // its id in the log; 0 if it is not open
+	n              uint64 // id of the connection in the log; 0 if it is not open
 
 	mu sync.Mutex // guards the fields below
 	c  policy.Connection
@@ -140,8 +140,9 @@ func (l *ledger) add(r *record) {
 	}
 }
 
-// after returns at most limit records after sequence number seq, oldest first,
-// and a channel that is closed when another is added.
+// after returns at most limit records whose sequence number is greater than
+// seq, oldest first. The returned channel is closed when another record is
+// added.
 func (l *ledger) after(seq uint64, limit int) ([]policy.Connection, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -26,8 +26,8 @@ const (
 	frontSize   = offloadSize + header.EthernetMinimumSize
 )
 
-// Sizes of reads from the device in bytes. The kernel passes TCP packets before
-// segmentation, so reads can exceed the MTU. A packet that fills less than half
+// Sizes of reads from the device in bytes. The kernel passes TCP data
+// unsegmented, so a read can exceed the MTU. A packet that fills less than half
 // of its read buffer is copied, so that small packets do not pin large buffers.
 const (
 	largestRead = 64 << 10 // the largest chunk that the stack pools
@@ -39,8 +39,7 @@ const (
 const largestSegment = 64 << 10
 
 // A tapLink is the stack's end of a TAP device with checksum and segmentation
-// offload: neither side computes checksums for the other, since the packets
-// cross no wire.
+// offload: neither end computes checksums, since the packets cross no wire.
 type tapLink struct {
 	device *os.File
 	raw    syscall.RawConn
@@ -116,7 +115,7 @@ func (l *tapLink) deliver(to stack.NetworkDispatcher) {
 func (l *tapLink) WritePackets(pkts stack.PacketBufferList) (int, tcpip.Error) {
 	for i, pkt := range pkts.AsSlice() {
 		offload(pkt)
-		var parts [4]unix.Iovec // as many parts as a packet usually has
+		var parts [4]unix.Iovec // a packet usually has at most this many parts
 		iovecs := parts[:0]
 		for _, part := range pkt.AsSlices() {
 			iovecs = rawfile.AppendIovecFromBytes(iovecs, part, rawfile.MaxIovs)

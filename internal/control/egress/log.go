@@ -14,10 +14,10 @@ import (
 	"aloft/internal/policy"
 )
 
-// The connection log of a machine is two files of JSON lines. One is written
-// until it is full, then the other is truncated and written. This bounds the
-// log and works for a process that may not open files. The log outlives its
-// writer, and the next writer continues it.
+// The connection log of a machine is two files of JSON lines. Lines go to one
+// file until it is full; then the other file is truncated and receives the
+// lines. This bounds the log and works for a process that may not open files.
+// The log outlives its writer, and the next writer continues it.
 const (
 	logFiles   = 2
 	logSize    = 1 << 20 // size in bytes at which a file is full
@@ -36,7 +36,7 @@ type Log struct {
 	files   [logFiles]*os.File
 	now     int // index of the file being written
 	size    int64
-	initial history // content on opening, until a ledger takes it
+	initial history // content of the files on opening; the ledger takes it
 }
 
 func logFile(dir string, i int) string { return filepath.Join(dir, fmt.Sprintf("connections.%d", i)) }
@@ -59,7 +59,7 @@ func OpenLog(dir string) (*Log, error) {
 	l.initial, newest = recall(contents)
 	l.now, l.size = newest, int64(len(contents[newest]))
 	if l.size > 0 && contents[newest][l.size-1] != '\n' {
-		l.write(nil) // ends a line that a crash of the host left incomplete
+		l.write(nil) // ends a line that was incomplete after a crash of the host
 	}
 	return l, nil
 }
@@ -182,7 +182,7 @@ func (l *Log) add(line logLine, open func() []logLine) {
 	for _, line := range open() {
 		l.write(&line)
 	}
-	l.size = 0 // these lines do not count, or many of them would fill the file at once
+	l.size = 0 // do not count these lines, because many open connections would fill the file at once
 }
 
 // write writes a line; nil only ends an incomplete line.

@@ -11,7 +11,7 @@ import (
 	"aloft/internal/policy"
 )
 
-// Logs is the folder of the connection logs. Each log has a name, and a folder of that
+// Logs is a folder of connection logs. Each log is a subfolder with the log's
 // name.
 type Logs string
 
@@ -31,7 +31,8 @@ func (l Logs) path(name string) (string, error) {
 	return filepath.Join(string(l), name), nil
 }
 
-// Read returns the connections in a log; see [ReadLog]. A missing log has none.
+// Read returns the connections in a log; see [ReadLog]. It returns none if the
+// log is missing.
 func (l Logs) Read(_ context.Context, name string) ([]policy.Connection, error) {
 	dir, err := l.path(name)
 	if err != nil {

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// Limits of what is remembered of a machine's lookups.
+// Limits on the names and addresses remembered from a machine's lookups.
 const (
 	maxAddresses    = 8192
 	maxNamesPerAddr = 64
 )
 
-// How long the machine may cache an answer, and how long a connection to the
-// address is attributed to the name. The latter is longer, because programs
-// keep addresses beyond the TTL.
+// answerTTL is how long the machine may cache an answer; memoryTime is how long
+// connections to an address are attributed to a name. The latter is longer,
+// because programs keep addresses beyond the TTL.
 const (
 	answerTTL  = time.Minute
 	memoryTime = time.Hour
@@ -69,7 +69,7 @@ func (n *names) makeRoom(now time.Time) {
 		}
 	}
 	for addr := range n.all {
-		// Go well below the maximum, so that full scans are rare.
+		// Remove more than necessary, so that full scans are rare.
 		if len(n.all) <= maxAddresses*3/4 {
 			return
 		}

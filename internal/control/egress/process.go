@@ -23,7 +23,7 @@ import (
 // File descriptors that a gateway's process inherits.
 const (
 	deviceFD = 3 // the TAP device
-	readyFD  = 4 // written to once it serves
+	readyFD  = 4 // the process writes to it once it serves
 )
 
 // gatewayMemory is the soft memory limit of the process in bytes. With the
@@ -43,9 +43,9 @@ const goneEvery = 2 * time.Second
 
 // RunProcess runs the process of one gateway. It reads its policy from
 // policy.json in dir and listens on gateway.sock there. Descriptor 3 is the TAP
-// device; descriptor 4 is written to and closed once it serves. It logs
-// connections in the folder logs, unless that is "". It returns when ctx ends
-// or dir is removed.
+// device; RunProcess writes to descriptor 4 and closes it once the gateway
+// serves. It logs connections in the folder logs, unless that is "". It returns
+// when ctx ends or dir is removed.
 func RunProcess(ctx context.Context, dir, logs string, logger *slog.Logger) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -122,7 +122,7 @@ func listenIn(ctx context.Context, dir, name string) (net.Listener, error) {
 		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
 	}
 	defer func() { _ = unix.Close(fd) }()
-	if err := unix.Unlinkat(fd, name, 0); err != nil && !errors.Is(err, unix.ENOENT) { // left by a killed process
+	if err := unix.Unlinkat(fd, name, 0); err != nil && !errors.Is(err, unix.ENOENT) { // a killed process may have left the socket
 		return nil, &os.PathError{Op: "remove", Path: filepath.Join(dir, name), Err: err}
 	}
 	var lc net.ListenConfig
@@ -130,16 +130,16 @@ func listenIn(ctx context.Context, dir, name string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The folder is removed with the machine, and the path through the descriptor
-	// is invalid once fd is closed.
+	// The socket is removed with the machine's folder. Do not unlink it on
+	// Close: its path goes through fd, which is closed by then.
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	return l, nil
 }
 
 // The range of user ids for gateway processes. Each process gets its own, so
 // that none can signal or trace another and per-user quotas are not shared.
-// Distributions and systemd do not assign ids from this range. It ends before
-// that of package confine.
+// Distributions and systemd do not assign ids from this range. The range ends
+// before that of package confine.
 const (
 	firstUser = 0x70000000
 	users     = 0x0ff00000
@@ -155,12 +155,11 @@ func user(folder *os.File) (int, error) {
 	return firstUser + int(st.Ino%users), nil
 }
 
-// dropPrivileges gives up what a program that parses a machine's packets should
-// not have: root, any way to regain it, and the system calls that it does not
-// need.
+// dropPrivileges drops all rights that a program that parses a machine's
+// packets does not need: root, ways to regain it, and system calls.
 func dropPrivileges(user int) error {
-	// Let the kernel kill it before the server when memory runs out.
-	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("600"), 0) // keep the value if it cannot be raised
+	// Let the kernel kill this process before the server when memory runs out.
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("600"), 0) // if the value cannot be raised, keep it
 	if err := filterCalls(); err != nil {
 		return fmt.Errorf("drop privileges: %w", err)
 	}
@@ -188,8 +187,8 @@ func filterCalls() error {
 		return err
 	}
 	filter := unix.SockFprog{Len: uint16(len(filter_egress)), Filter: &filter_egress[0]}
-	// The other threads get the filter and no_new_privs too. If one cannot, the
-	// call returns its thread id.
+	// Apply the filter and no_new_privs to all other threads too. If a thread
+	// cannot be synchronized, the call returns that thread's id.
 	thread, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&filter)))
 	if errno != 0 {
 		return fmt.Errorf("filter system calls: %w", errno)

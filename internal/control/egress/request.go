@@ -18,7 +18,7 @@ type request struct {
 	length  int64 // bytes of the body
 	chunked bool  // the body is chunked, and length is ignored
 	connect bool  // method CONNECT
-	upgrade bool  // asks to switch to a protocol other than HTTP, such as WebSocket
+	upgrade bool  // the request asks to switch to a protocol other than HTTP, such as WebSocket
 }
 
 // errAmbiguous refuses requests whose length a server may compute differently
@@ -32,7 +32,7 @@ func readRequest(line, header string) (request, error) {
 	for line := range strings.Lines(header) {
 		name, value, ok := strings.Cut(strings.TrimRight(line, "\r\n"), ":")
 		if !ok || !isName(strings.TrimRight(name, " \t")) {
-			return r, errStray // some servers ignore such characters, and read another name
+			return r, errStray // some servers ignore such characters, and so read another header name
 		}
 		value = strings.Trim(value, " \t")
 		switch plain := strings.ToLower(strings.TrimRight(name, " \t")); plain {
@@ -50,7 +50,7 @@ func readRequest(line, header string) (request, error) {
 			return r, errAmbiguous
 		}
 	}
-	r.upgrade = len(upgrades) > 0 && !slices.ContainsFunc(upgrades, namesHTTP) // a server may choose from all
+	r.upgrade = len(upgrades) > 0 && !slices.ContainsFunc(upgrades, namesHTTP) // a server may choose any offered protocol
 	switch {
 	case len(codings)+len(lengths) == 0:
 		return r, nil
@@ -69,8 +69,8 @@ func readRequest(line, header string) (request, error) {
 	return r, nil
 }
 
-// namesHTTP reports whether an Upgrade header offers a version of HTTP, or TLS,
-// in which later requests could not be judged.
+// namesHTTP reports whether an Upgrade header offers TLS or a version of HTTP.
+// After such an upgrade, later requests could not be judged.
 func namesHTTP(value string) bool {
 	for protocol := range strings.SplitSeq(strings.ToLower(value), ",") {
 		name, _, _ := strings.Cut(strings.Trim(protocol, " \t"), "/")
@@ -119,8 +119,8 @@ func readHTTP(s *source) (_ clientHello, err error) {
 	target := m[1]
 	g := clientHello{protocol: "HTTP"}
 	if !strings.HasSuffix(line, "HTTP/1.1") && !strings.HasSuffix(line, "HTTP/1.0") {
-		// The preface of HTTP/2, whose requests name hosts differently, or an
-		// unknown version. The host is not known.
+		// This is the preface of HTTP/2, whose requests name hosts differently,
+		// or an unknown version: the request's host is unknown.
 		g.protocol = "HTTP/2"
 		return g, nil
 	}
@@ -148,13 +148,14 @@ func readHTTP(s *source) (_ clientHello, err error) {
 // a version, with a space between them.
 var requestLine = regexp.MustCompile(`^[!#$%&'*+.^_|~0-9A-Za-z` + "`" + `-]+ ([^\x00-\x20\x7f]+) HTTP/[0-9.]+$`)
 
-// errLine refuses what a lenient server may take for the first line of a request:
-// one with other blanks, or other characters in its method.
+// errLine refuses a line that a lenient server may accept as a request line
+// although it is malformed: it has other blanks, or other characters in its
+// method.
 var errLine = errors.New("the first line of an HTTP request is malformed")
 
-// mayBeRequest reports whether a lenient server may take an incomplete line for
-// the beginning of a request: a word, and a blank after it. Such servers accept
-// blanks before the word, and any word.
+// mayBeRequest reports whether a lenient server may accept an incomplete line
+// as the beginning of a request: a word followed by a blank. Such servers
+// accept blanks before the word, and any word.
 func mayBeRequest(line []byte) bool {
 	word := false
 	for _, c := range line {
@@ -172,13 +173,13 @@ func mayBeRequest(line []byte) bool {
 	return true
 }
 
-// isBlank reports whether c is a blank to some server. Python's http.server splits
-// a request line, as Latin-1, at all of these.
+// isBlank reports whether any server treats c as a blank. Python's http.server
+// decodes a request line as Latin-1 and splits it at all of these.
 func isBlank(c byte) bool {
 	return c == ' ' || c >= '\t' && c <= '\r' || c >= 0x1c && c <= 0x1f || c == 0x85 || c == 0xa0
 }
 
-// isName reports whether a header can have this name.
+// isName reports whether name is a valid header name.
 func isName(name string) bool {
 	for i := range len(name) {
 		if !isToken(name[i]) {
@@ -192,9 +193,9 @@ func isToken(c byte) bool {
 	return c > 0x20 && c < 0x7f && !strings.ContainsRune(`()<>@,;:\"/[]?={}`, rune(c))
 }
 
-// headerEnd looks for the empty line that ends a header, starting at the line
-// that begins at offset at. It returns the offset of the end and true, or the
-// offset at which to continue and false.
+// headerEnd looks for the empty line that ends a header. The search starts at
+// offset at, which must be the start of a line. It returns the offset of the
+// header's end and true, or the offset at which to continue and false.
 func headerEnd(b []byte, at int) (next int, whole bool) {
 	for {
 		i := bytes.IndexByte(b[at:], '\n')
@@ -208,12 +209,12 @@ func headerEnd(b []byte, at int) (next int, whole bool) {
 	}
 }
 
-// errStray refuses control characters that some servers take for the end of a
+// errStray refuses control characters that some servers treat as the end of a
 // line.
 var errStray = errors.New("an HTTP request with a stray control character")
 
-// requestHost returns the one host that a request names. The Host header and an
-// absolute target must agree.
+// requestHost returns the single host that a request names. If both a Host
+// header and an absolute target exist, they must agree.
 func requestHost(line, target, header string) (string, error) {
 	host, seen := "", false
 	for line := range strings.Lines(header) {

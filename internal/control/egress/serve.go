@@ -21,7 +21,7 @@ const (
 // maxPolicy is the maximum size of a policy as JSON, in bytes.
 const maxPolicy = 4 << 20
 
-// longestWait is the longest that a client can wait for the next record.
+// longestWait is the maximum time that a client can wait for the next record.
 const longestWait = time.Minute
 
 // Serve serves the control API on l until ctx ends, which is not an error. It
@@ -56,8 +56,8 @@ func Serve(ctx context.Context, l net.Listener, g *Gateway) error {
 	return nil
 }
 
-// serveConnections returns the records after a sequence number. If asked to, it
-// waits for the first one.
+// serveConnections returns the records after a sequence number. If the request
+// says so, it waits until there is a record.
 func (g *Gateway) serveConnections(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	after, _ := strconv.ParseUint(q.Get("after"), 10, 64) // 0 if absent

@@ -80,7 +80,7 @@ func (g *Gateway) configure(s *stack.Stack) error {
 }
 
 // address assigns the stack its own addresses, and makes it accept packets to
-// all others too.
+// all other addresses too.
 func (g *Gateway) address(s *stack.Stack) error {
 	for _, a := range []struct {
 		addr  netip.Addr
@@ -108,9 +108,9 @@ func (g *Gateway) address(s *stack.Stack) error {
 }
 
 // A filter sits between the link and the stack. It drops packets that do not
-// come from the machine's own address, and rejects ICMP to other addresses than
-// the gateway's: the stack accepts every destination, so it would answer pings
-// in their place.
+// come from the machine's own address, and rejects ICMP to addresses other than
+// the gateway's: the stack accepts packets to every address, so it would answer
+// pings to all of them.
 type filter struct {
 	nested.Endpoint
 	stack *stack.Stack
@@ -156,7 +156,7 @@ func (f *filter) refuse(protocol tcpip.NetworkProtocolNumber, pkt *stack.PacketB
 	}
 }
 
-// A judgement is what happens to a packet from the machine.
+// A judgement says what to do with a packet from the machine.
 type judgement string
 
 const (

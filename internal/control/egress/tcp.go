@@ -21,8 +21,8 @@ import (
 // dialTimeout is the timeout for connecting to the remote end.
 const dialTimeout = 30 * time.Second
 
-// destination returns the address that a packet of the machine is meant for.
-// The machine's loopback never leaves the machine; the host's loopback, if the
+// destination returns the host's address for a packet's destination. The
+// machine's loopback never leaves the machine; the host's loopback, if the
 // operator allows it, is reached at the gateway's address.
 func destination(id stack.TransportEndpointID) netip.AddrPort {
 	addr, _ := netip.AddrFromSlice(id.LocalAddress.AsSlice())
@@ -34,8 +34,8 @@ var (
 	loopbackV6 = netip.IPv6Loopback()
 )
 
-// fromMachine translates an address that the machine uses to the host's
-// address.
+// fromMachine translates an address that the machine uses to the corresponding
+// address of the host.
 func fromMachine(addr netip.Addr) netip.Addr {
 	switch addr {
 	case GatewayV4:
@@ -46,7 +46,8 @@ func fromMachine(addr netip.Addr) netip.Addr {
 	return addr
 }
 
-// toMachine translates an address of the host to the one that the machine uses.
+// toMachine translates an address of the host to the corresponding address that
+// the machine uses.
 func toMachine(addr netip.Addr) netip.Addr {
 	switch addr {
 	case loopbackV4:
@@ -58,7 +59,8 @@ func toMachine(addr netip.Addr) netip.Addr {
 }
 
 // acceptTCP handles a connection that the machine opens. It dials the remote
-// end first, so that the machine sees a refused connection as refused.
+// end first, so that a connection that the remote end refuses is refused to the
+// machine too.
 func (g *Gateway) acceptTCP(r *tcp.ForwarderRequest) {
 	g.working.Add(1)
 	defer g.working.Done()
@@ -120,15 +122,14 @@ func (g *Gateway) complete(r *tcp.ForwarderRequest) *inside {
 	return &inside{TCPConn: gonet.NewTCPConn(&wq, ep), ep: ep}
 }
 
-// inside is the end of a connection at the machine.
+// inside is the machine's end of a connection.
 type inside struct {
 	*gonet.TCPConn
 	ep tcpip.Endpoint
 }
 
-// Read reads as from a TCP connection. It returns a reset as an error and not
-// as an end of input, even if another caller has already received the stack's
-// error.
+// Read implements [io.Reader]. It returns a reset as an error, not as the end
+// of input, even if another caller has already consumed the stack's error.
 func (i *inside) Read(b []byte) (int, error) {
 	n, err := i.TCPConn.Read(b)
 	if errors.Is(err, io.EOF) && tcp.EndpointState(i.ep.State()) == tcp.StateError {
@@ -150,13 +151,13 @@ type connection struct {
 	outside *net.TCPConn
 	once    sync.Once
 
-	replied   *answerer                   // the first bytes from the remote end; set if followed is
-	followed  bool                        // data from the machine is checked
+	replied   *answerer                   // captures the first bytes from the remote end; set if followed is true
+	followed  bool                        // the machine's data is checked
 	lastHello atomic.Pointer[clientHello] // the last greeting that was judged
 }
 
 // run copies in both directions until both have ended. It forwards the end of
-// each direction, and a reset as a reset.
+// each direction as an end, and a reset as a reset.
 func (c *connection) run() {
 	c.g.mu.Lock()
 	c.g.open[c] = struct{}{}
@@ -236,7 +237,8 @@ func (c *connection) cut() {
 	})
 }
 
-// reason returns an error as text for users, without paths or remote text.
+// reason returns an error as text for users. It omits paths and text from the
+// remote end.
 func reason(err error) string {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno.Error()

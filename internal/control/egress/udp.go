@@ -37,7 +37,7 @@ func (g *Gateway) acceptUDP(r *udp.ForwarderRequest) bool {
 	}
 	if g.flows.Add(1) > maxFlows || g.ctx.Err() != nil {
 		g.flows.Add(-1)
-		return true // dropped, as with a full queue
+		return true // drop the datagram, as a full queue does
 	}
 	var wq waiter.Queue
 	ep, err := r.CreateEndpoint(&wq)
@@ -58,8 +58,8 @@ func (g *Gateway) acceptUDP(r *udp.ForwarderRequest) bool {
 	return true
 }
 
-// judgeDatagrams returns the verdict on a UDP flow. A server name in it cannot
-// be read (QUIC encrypts it), so rules with domains do not allow it.
+// judgeDatagrams returns the verdict on a UDP flow. Rules with domains do not
+// allow a flow, because its server name cannot be read (QUIC encrypts it).
 func (g *Gateway) judgeDatagrams(addr netip.Addr, names []string) policy.Verdict {
 	v := g.judge(addr, names)
 	if m := g.policy.Load(); v.Allowed && m.Mode() == policy.List && !m.ByAddress(addr) {

@@ -11,7 +11,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// stopArgs are the arguments of build.stop.
+// stopArgs are the arguments of the method build.stop.
 type stopArgs struct {
 	ID  string
 	Why *errorText
@@ -34,7 +34,7 @@ var buildMethods = map[string]handler{
 		// The server may have opened a folder that it can neither read nor enter.
 		spec.Source = &dockerfile.Source{Folder: root, User: s.d.User, Group: s.group}
 		name, err := h.Dockerfiles.Build(ctx, spec, func(line string) {
-			_ = s.send(frameLine, line) // the call ends if the server has gone
+			_ = s.send(frameLine, line) // if this fails, the server is gone and the call ends
 		})
 		return name, nil, err
 	}),
@@ -48,15 +48,16 @@ func (s *session) folder() (*os.File, error) {
 	return s.files[0], nil
 }
 
-// descriptorPath returns a path of what a descriptor of this process stands for.
+// descriptorPath returns a path that leads to the file of a descriptor of this
+// process.
 func descriptorPath(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }
 
-// openFolder opens a folder to pass it.
+// openFolder opens a folder so that its descriptor can be passed.
 func openFolder(path string) (*os.File, error) {
 	return os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 }
 
-// dockerfiles implements [Dockerfiles] with a host-daemon.
+// dockerfiles is a [Dockerfiles] that calls a host-daemon.
 type dockerfiles struct{ c *Client }
 
 // Ready implements [Dockerfiles].
@@ -78,13 +79,13 @@ func (d dockerfiles) Build(ctx context.Context, spec dockerfile.Spec, out func(l
 
 // Has implements [Dockerfiles].
 func (d dockerfiles) Has(image string) (has bool) {
-	_, _ = d.c.do(context.Background(), "build.has", image, &has, options{}) // without an answer it counts as missing
+	_, _ = d.c.do(context.Background(), "build.has", image, &has, options{}) // on error, the image counts as missing
 	return has
 }
 
 // Running implements [Dockerfiles].
 func (d dockerfiles) Running() (ids []string) {
-	_, _ = d.c.do(context.Background(), "build.running", none{}, &ids, options{}) // without an answer there are none
+	_, _ = d.c.do(context.Background(), "build.running", none{}, &ids, options{}) // on error, no builds count as running
 	return ids
 }
 
@@ -96,7 +97,7 @@ func (d dockerfiles) DiskBytes(ctx context.Context, id string) (n int64, err err
 
 // Stop implements [Dockerfiles].
 func (d dockerfiles) Stop(id string, why error) (stopped bool) {
-	_, _ = d.c.do(context.Background(), "build.stop", stopArgs{id, encodeError(why)}, &stopped, options{}) // a host-daemon that does not answer builds nothing
+	_, _ = d.c.do(context.Background(), "build.stop", stopArgs{id, encodeError(why)}, &stopped, options{}) // a host-daemon that does not answer is running no build
 	return stopped
 }
 

@@ -15,7 +15,7 @@ import (
 
 // A Client calls a host-daemon. Its methods are safe for concurrent use.
 type Client struct {
-	address string // of the host-daemon's socket
+	address string // address of the host-daemon's socket
 	opening sync.Mutex
 	quiet   quiet
 }
@@ -30,11 +30,11 @@ type call struct {
 	write sync.Mutex // held while writing a frame
 }
 
-// options are what a call can have besides its arguments and its value.
+// options are the optional parts of a call.
 type options struct {
 	files   []*os.File                  // sent with the request; the caller closes them
-	onSent  func()                      // called once the request was sent
-	started func(c *call)               // called when the host-daemon has started
+	onSent  func()                      // called after the request was sent
+	started func(c *call)               // called when the host-daemon has started the work
 	line    func(text string)           // called for each line of output
 	answer  func(context.Context) error // called when the host-daemon waits for the client
 }
@@ -45,27 +45,28 @@ func unavailable(method string, err error) error {
 		Hint("check that it runs (systemctl status aloft-host-daemon), then restart the server").Because(fmt.Errorf("%s: %w", method, err))
 }
 
-// do calls the method with args, which becomes JSON, and decodes the value of its result
-// into value unless that is nil. The caller must close the files, which it gets only
-// without an error. When ctx ends, the host-daemon ends the call, and do returns the cause.
+// do calls the method with args, encoded as JSON. It decodes the result's value
+// into value, unless that is nil, and returns the files of the result, which
+// the caller must close. On error there are no files. When ctx ends, the
+// host-daemon ends the call, and do returns the cause.
 func (c *Client) do(ctx context.Context, method string, args, value any, o options) (files []*os.File, err error) {
 	files, err = c.try(ctx, method, args, value, o)
 	if method == "open" || !isNotOpen(err) || o.onSent != nil {
 		return files, err
 	}
-	// Another host-daemon has taken over, such as after an upgrade.
+	// A new host-daemon has taken over, for example after an upgrade.
 	if err := c.reopen(ctx); err != nil {
 		return nil, err
 	}
 	return c.try(ctx, method, args, value, o)
 }
 
-// reopen opens the host of a new host-daemon with its configuration.
+// reopen makes a new host-daemon load its configuration and open the host.
 func (c *Client) reopen(ctx context.Context) error {
 	c.opening.Lock()
 	defer c.opening.Unlock()
 	if _, err := c.try(ctx, "list", none{}, nil, options{}); !isNotOpen(err) {
-		return err // another call has opened it
+		return err // another call has already opened the host
 	}
 	loaded, err := c.Load(ctx)
 	if err != nil {
@@ -90,8 +91,9 @@ func (c *Client) try(ctx context.Context, method string, args, value any, o opti
 	}
 	k := &call{conn: conn.(*net.UnixConn)}
 	defer func() { _ = k.conn.Close() }()
-	// The host-daemon ends what it does for the call when the connection ends. It is told
-	// by half a close, so that its result can still be read.
+	// The host-daemon stops the call's work when this end of the connection is
+	// closed. Close only the sending direction, so that the result can still be
+	// read.
 	stop := context.AfterFunc(ctx, func() { _ = k.conn.CloseWrite() })
 	defer stop()
 	if err := k.send(frameRequest, request{method, data}, o.files...); err != nil && ctx.Err() == nil {

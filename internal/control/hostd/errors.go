@@ -11,24 +11,24 @@ import (
 	"aloft/internal/fault"
 )
 
-// errorText is an error as it is sent.
+// errorText is the JSON form of an error.
 type errorText struct {
 	Text    string                  `json:"text"`
-	Names   []string                `json:"names,omitempty"` // of the sentinels that it wraps
+	Names   []string                `json:"names,omitempty"` // names of the sentinel errors that it wraps
 	Fault   *faultText              `json:"fault,omitempty"`
 	Exit    *unix.WaitStatus        `json:"exit,omitempty"` // of a [confine.ExitError]
 	Failure *dockerfile.Failure     `json:"failure,omitempty"`
 	Disk    *machine.DiskLimitError `json:"disk,omitempty"`
 }
 
-// faultText is a [fault.Error] as it is sent.
+// faultText is the JSON form of a [fault.Error].
 type faultText struct {
 	Kind                         fault.Kind
 	Code, Field, Message, Advice string
 	Cause                        string
 }
 
-// sentinels are the errors that callers compare with.
+// sentinels are the errors that callers check for with errors.Is.
 var sentinels = map[string]error{
 	"machine not found": machine.ErrNotFound,
 	"machine stopped":   machine.ErrStopped,
@@ -37,7 +37,7 @@ var sentinels = map[string]error{
 	"too many files":    machine.ErrTooManyFiles,
 }
 
-// encodeError returns the form in which an error is sent, or nil for nil.
+// encodeError returns the JSON form of an error, or nil for nil.
 func encodeError(err error) *errorText {
 	if err == nil {
 		return nil
@@ -66,7 +66,7 @@ func encodeError(err error) *errorText {
 	return e
 }
 
-// remoteError is an error that was received.
+// remoteError is an error received from the other process.
 type remoteError struct {
 	text  string
 	wraps []error
@@ -75,7 +75,7 @@ type remoteError struct {
 // Error implements error.
 func (e *remoteError) Error() string { return e.text }
 
-// Unwrap returns what the error wraps where it was made.
+// Unwrap returns the errors that the original error wraps.
 func (e *remoteError) Unwrap() []error { return e.wraps }
 
 // decode returns the error, or nil for nil.

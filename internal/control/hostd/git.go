@@ -22,13 +22,13 @@ import (
 	"aloft/internal/fault"
 )
 
-// runArgs are the arguments of git.run. The files of the request are the streams of
-// the command, the further files that it inherits, and what it sees of the host: the
-// paths of Read, Write and Execute, in this order.
+// runArgs are the arguments of git.run. The request's files are, in this order:
+// the command's standard streams, the further files that it inherits, and the
+// files at the paths in Read, Write and Execute.
 type runArgs struct {
 	Path, Dir  string
 	Args, Env  []string
-	Files      int // how many files it inherits besides its streams
+	Files      int // number of files that the command inherits besides its streams
 	User       int
 	Read       []string
 	Write      []string
@@ -45,8 +45,8 @@ const streams = 3 // standard input, output and error
 // folderArgs are the arguments of the methods that change the owners of a folder.
 type folderArgs struct{ User int }
 
-// peerArgs are the arguments of git.ssh and git.serve. The file of the request is the
-// peer's input and output.
+// peerArgs are the arguments of git.ssh and git.serve. The file descriptor
+// passed with the request is the peer's input and output.
 type peerArgs struct {
 	URL, Service string
 	Pin          netip.Addr
@@ -70,7 +70,8 @@ func onFolder(do func(g mirror.Host, dir string, user int) error) handler {
 	})
 }
 
-// onPeer returns the handler of a method that runs git's service at the other end.
+// onPeer returns the handler of a method that runs git's service as the peer of
+// a git command.
 func onPeer(do func(ctx context.Context, g mirror.Host, a peerArgs, far *os.File) (string, error)) handler {
 	return with(func(ctx context.Context, s *session, h *Opened, a peerArgs) (any, []*os.File, error) {
 		if len(s.files) != 1 {
@@ -82,7 +83,7 @@ func onPeer(do func(ctx context.Context, g mirror.Host, a peerArgs, far *os.File
 			}
 		}
 		stderr, err := do(ctx, h.Git, a, s.files[0])
-		s.files = nil // it is closed
+		s.files = nil // the method has closed the file
 		return stderr, nil, err
 	})
 }
@@ -106,9 +107,9 @@ var gitMethods = map[string]handler{
 	}),
 }
 
-// runGit runs a confined command. What it may do does not depend on what the server
-// asks for: it has a user of its own, no capabilities, and sees only what the server
-// could open.
+// runGit runs a confined command. Whatever the server asks for, the command has
+// a separate user, no capabilities, and sees only files that the server could
+// open.
 func runGit(ctx context.Context, s *session, h *Opened, a runArgs) (any, []*os.File, error) {
 	paths := slices.Concat(a.Read, a.Write, a.Execute)
 	if a.Files < 0 || len(s.files) != streams+a.Files+len(paths) {
@@ -145,7 +146,7 @@ func runGit(ctx context.Context, s *session, h *Opened, a runArgs) (any, []*os.F
 			if cmd.Process == nil {
 				return
 			}
-			_ = s.send(frameStarted, nil) // the call ends if the server has gone
+			_ = s.send(frameStarted, nil) // if this fails, the server is gone and the call ends
 			go s.signals(ctx, cmd.Process.Pid)
 		},
 	})
@@ -157,9 +158,9 @@ func runGit(ctx context.Context, s *session, h *Opened, a runArgs) (any, []*os.F
 	return nil, nil, err
 }
 
-// sameFile opens the path in this process's view of the host, because a descriptor of
-// the server's view cannot be mounted. It returns an error unless the path leads to the
-// file that the server has opened.
+// sameFile opens the path in this process's mount namespace, because a
+// descriptor from the server's namespace cannot be mounted. It returns an error
+// unless the path leads to the file that the server has opened.
 func sameFile(path string, servers *os.File) (*os.File, error) {
 	own, err := os.OpenFile(path, unix.O_PATH, 0)
 	if err != nil {
@@ -180,7 +181,7 @@ func (s *session) signals(ctx context.Context, group int) {
 		case f := <-s.frames:
 			var signal unix.Signal
 			if f.kind == frameSignal && json.Unmarshal(f.content, &signal) == nil && (signal == unix.SIGTERM || signal == unix.SIGKILL) {
-				_ = unix.Kill(-group, signal) // it may have ended
+				_ = unix.Kill(-group, signal) // the process may have ended
 			}
 		case <-ctx.Done():
 			return
@@ -188,13 +189,13 @@ func (s *session) signals(ctx context.Context, group int) {
 	}
 }
 
-// git implements [mirror.Host] with a host-daemon.
+// git is a [mirror.Host] that calls a host-daemon.
 type git struct {
 	c          *Client
 	unconfined error
 }
 
-// newGit asks the host-daemon whether it confines git.
+// newGit creates a git, and asks the host-daemon whether it confines git.
 func newGit(ctx context.Context, c *Client) (*git, error) {
 	_, err := c.do(ctx, "git.confined", none{}, nil, options{})
 	if ctx.Err() != nil {
@@ -229,7 +230,8 @@ func (g *git) Run(ctx context.Context, c confine.Command) error {
 		defer func() { _ = f.Close() }() // only a descriptor
 		all = append(all, f)
 	}
-	// The host-daemon is told to stop the command, and ends the call when it has ended.
+	// When ctx ends, a signal frame asks the host-daemon to stop the command.
+	// The host-daemon ends the call once the command has ended.
 	running, stopped := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopped()
 	_, err = g.c.do(running, "git.run", runArgs{
@@ -240,7 +242,7 @@ func (g *git) Run(ctx context.Context, c confine.Command) error {
 		started()
 		in.start()
 		context.AfterFunc(ctx, func() {
-			_ = k.send(frameSignal, c.Stop()) // it may have ended
+			_ = k.send(frameSignal, c.Stop()) // the command may have ended
 			time.AfterFunc(cmd.WaitDelay, stopped)
 		})
 	}})
@@ -253,15 +255,16 @@ func (g *git) Run(ctx context.Context, c confine.Command) error {
 	return err
 }
 
-// A copier copies between the streams of a command and the pipes that the host-daemon gets.
+// A copier copies between a command's streams and pipes, whose other ends the
+// host-daemon gets.
 type copier struct {
-	ends  []*os.File // for the host-daemon
+	ends  []*os.File // the host-daemon's ends of the pipes
 	own   []*os.File // this process's ends of the pipes
 	tasks []func() error
-	done  chan error // has the result of each task
+	done  chan error // receives the result of each task
 }
 
-// streams returns the files for the command's standard streams.
+// streams returns the files to pass as the command's standard streams.
 func (p *copier) streams(cmd *exec.Cmd) (files []*os.File, err error) {
 	for i, stream := range []any{cmd.Stdin, cmd.Stdout, cmd.Stderr} {
 		f, ok := stream.(*os.File)
@@ -276,8 +279,8 @@ func (p *copier) streams(cmd *exec.Cmd) (files []*os.File, err error) {
 	return files, nil
 }
 
-// pipe returns the host-daemon's end of a pipe to or from a stream, or the null device for
-// none.
+// pipe returns the host-daemon's end of a pipe to or from a stream. For a nil
+// stream, it returns the null device.
 func (p *copier) pipe(input bool, stream any) (*os.File, error) {
 	if stream == nil {
 		return os.OpenFile(os.DevNull, os.O_RDWR, 0)
@@ -291,7 +294,7 @@ func (p *copier) pipe(input bool, stream any) (*os.File, error) {
 		p.tasks = append(p.tasks, func() error {
 			_, err := io.Copy(w, stream.(io.Reader))
 			if errors.Is(err, syscall.EPIPE) {
-				err = nil // the command does not want the rest
+				err = nil // the command has closed its input
 			}
 			return errors.Join(err, w.Close())
 		})
@@ -305,7 +308,8 @@ func (p *copier) pipe(input bool, stream any) (*os.File, error) {
 	return w, nil
 }
 
-// start begins to copy. The host-daemon has its own copies of its ends.
+// start begins to copy. It closes this process's copies of the host-daemon's
+// ends.
 func (p *copier) start() {
 	closeAll(p.ends)
 	p.ends = nil
@@ -315,11 +319,11 @@ func (p *copier) start() {
 	}
 }
 
-// wait waits until everything is copied, for as long as grace after the end of the
-// command. It returns the first error of copying.
+// wait waits until everything is copied, but after the end of the command no
+// longer than grace. It returns the first error.
 func (p *copier) wait(grace time.Duration) (first error) {
 	if p.done == nil {
-		return nil // it was not started
+		return nil // start was not called
 	}
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
@@ -338,7 +342,7 @@ func (p *copier) wait(grace time.Duration) (first error) {
 
 func (p *copier) close() {
 	closeAll(p.ends)
-	closeAll(p.own) // closed already, unless the command was not started
+	closeAll(p.own) // already closed, unless the command was not started
 }
 
 // folder calls a method that works on a folder.
@@ -372,13 +376,13 @@ func (g *git) Empty(dir string) error {
 
 // KnownToSSH implements [mirror.Host].
 func (g *git) KnownToSSH(ctx context.Context, host, port string) (known bool) {
-	_, _ = g.c.do(ctx, "git.known", hostArgs{host, port}, &known, options{}) // without an answer the policy of unknown hosts applies
+	_, _ = g.c.do(ctx, "git.known", hostArgs{host, port}, &known, options{}) // on error, the host counts as unknown
 	return known
 }
 
 // MayServe implements [mirror.Host].
 func (g *git) MayServe(url string) (may bool) {
-	_, _ = g.c.do(context.Background(), "git.mayServe", url, &may, options{}) // without an answer it may not
+	_, _ = g.c.do(context.Background(), "git.mayServe", url, &may, options{}) // on error, serving is refused
 	return may
 }
 

@@ -1,12 +1,13 @@
-// Package hostd lets a server that runs as an ordinary user use what needs the rights
-// of root on its host. A process of root, the host-daemon, keeps them. It creates machines,
-// unpacks images, builds Dockerfiles, and runs git as users of its own. The server
-// has a [Client] with the same interfaces as the parts that a server of root uses
-// itself.
+// Package hostd lets a server that runs as an ordinary user do work that needs
+// root's rights. A separate process that runs as root, the host-daemon, does
+// this work. It creates machines, unpacks images, builds Dockerfiles, and runs
+// git as separate users. The server has a [Client] with the same interfaces as
+// the parts that a server of root uses itself.
 //
-// The host-daemon assumes that whoever has taken over the server asks for anything. Folders
-// are passed as descriptors that the server has opened, so that it names nothing that
-// it cannot reach itself; the configuration is the host-daemon's own.
+// The host-daemon assumes that an attacker who has taken over the server may
+// request anything. So the server passes folders as descriptors that it has
+// opened: it cannot name a folder that it cannot reach itself. The host-daemon
+// reads its configuration itself.
 package hostd
 
 import (
@@ -20,7 +21,7 @@ import (
 	"aloft/internal/policy"
 )
 
-// Host is what a server uses of its host that needs the rights of root. The parts
+// Host holds the interfaces for work that needs root's rights on the host. They
 // are safe for concurrent use.
 type Host struct {
 	Machines    machine.Runtime
@@ -28,15 +29,19 @@ type Host struct {
 	Images      Images
 	Dockerfiles Dockerfiles
 	Logs        Logs
-	// Folders are folders that only root can read: connections, images and build.
+	// Folders are folders that only root can read, by name: connections, images
+	// and build.
 	Folders map[string]Folder
 	Git     mirror.Host
-	// NoMachines is why this host cannot create machines, or "". If it is not, Layers,
-	// Images and Dockerfiles are nil, and Create fails.
+	// NoMachines says why this host cannot create machines; "" means that it
+	// can. If it cannot, Layers, Images and Dockerfiles are nil, and Create
+	// fails.
 	NoMachines string
-	// NoNetwork is why machines can have no network, or "".
+	// NoNetwork says why machines cannot have a network; "" means that they
+	// can.
 	NoNetwork string
-	// Close stops what was started for the host. Machines keep running.
+	// Close stops the processes that were started for the host. Machines keep
+	// running.
 	Close func() error
 }
 
@@ -50,7 +55,8 @@ type Layers interface {
 	DiskUsage(ctx context.Context, id string) (bytes, inodes int64, err error)
 }
 
-// Folder is a folder whose entries are measured; package ledger adds up what uses the disk.
+// Folder is a folder whose entries can be measured. Package ledger adds up the
+// disk usage.
 type Folder interface {
 	Entries(ctx context.Context) ([]string, error)
 	Usage(ctx context.Context, name string) (bytes, inodes int64, err error)
@@ -58,10 +64,11 @@ type Folder interface {
 
 // Images are the images of machines.
 type Images interface {
-	// Prepare makes an image available, or returns why it cannot.
+	// Prepare makes an image available, or returns an error that says why it
+	// cannot.
 	Prepare(ctx context.Context, name string) error
-	// Prune removes images that are neither used nor the default, as
-	// [image.Store.Prune] does; see there.
+	// Prune removes images that are neither used nor the default; see
+	// [image.Store.Prune].
 	Prune(ctx context.Context, o image.PruneOptions) (image.Pruned, error)
 }
 
@@ -79,8 +86,8 @@ type Dockerfiles interface {
 	Running() []string
 	// DiskBytes returns how many bytes a running build uses on the disk.
 	DiskBytes(ctx context.Context, id string) (int64, error)
-	// Stop stops the build with the id because of its disk use, and reports whether
-	// there is such a build.
+	// Stop stops the build with the given id because of its disk use. It
+	// reports whether there is such a build.
 	Stop(id string, why error) bool
 	// Prune removes the engine's cache, unless a build is running.
 	Prune(ctx context.Context) error

@@ -7,9 +7,10 @@ import (
 	"aloft/internal/control/cgroup"
 )
 
-// quiet remembers which machines had no kill for lack of memory, so that the host-daemon
-// is asked again only after the kernel has killed a process somewhere on the host. It is
-// used before and after every command of an agent. The zero value is ready to use.
+// quiet remembers the machines without kills for lack of memory. As long as the
+// kernel kills no further process on the host, the host-daemon need not be
+// asked again. Every command of an agent is preceded and followed by such a
+// query. The zero value is ready to use.
 type quiet struct {
 	mu     sync.Mutex
 	seen   map[string]quietMachine
@@ -20,15 +21,15 @@ type quiet struct {
 	now  func() time.Time   // for tests; default time.Now
 }
 
-// quietMachine is what the host-daemon has said of a machine.
+// quietMachine is the host-daemon's last answer about a machine.
 type quietMachine struct {
-	known int // it had at most so many kills
-	host  int // kills on the host before it was asked
+	known int // the machine had at most this many kills
+	host  int // kills on the host before the query
 }
 
-// look reads the kills on the host. settled is false for a while after the number has
-// changed, since the kernel counts a kill for the host before it counts it for the
-// machine. The caller holds q.mu.
+// look reads the number of kills on the host. settled is false for a while
+// after the number has changed, since the kernel counts a kill for the host
+// before it counts it for the machine. The caller holds q.mu.
 func (q *quiet) look() (kills int, settled bool) {
 	host, now := cgroup.HostKills, time.Now
 	if q.host != nil {
@@ -41,16 +42,16 @@ func (q *quiet) look() (kills int, settled bool) {
 	return kills, counted && now().Sub(q.since) > cgroup.SettleTime
 }
 
-// watch begins to look at the host, so that machines can be quiet from the first look at
-// them on.
+// watch reads the host's kills for the first time, so that the result of the
+// first query about a machine can be cached.
 func (q *quiet) watch() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.look()
 }
 
-// ask calls the host-daemon, which reports whether the machine had more than known kills,
-// unless the answer can only be no.
+// ask reports whether the machine had more than known kills. It asks the
+// host-daemon by call, unless the answer can only be no.
 func (q *quiet) ask(id string, known int, call func() (more bool)) bool {
 	q.mu.Lock()
 	kills, settled := q.look()
@@ -73,7 +74,7 @@ func (q *quiet) ask(id string, known int, call func() (more bool)) bool {
 	return more
 }
 
-// forget drops what is known of a machine.
+// forget deletes the cached answer about a machine.
 func (q *quiet) forget(id string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

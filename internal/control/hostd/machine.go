@@ -12,7 +12,8 @@ import (
 	"aloft/internal/policy"
 )
 
-// full has all interfaces that a machine of the host-daemon's runtime must have.
+// full lists the interfaces that a machine of the host-daemon's runtime must
+// implement.
 type full interface {
 	machine.Snapshotter
 	machine.Checkpointer
@@ -71,8 +72,8 @@ func onMachine(do func(ctx context.Context, m full) (any, error)) handler {
 	})
 }
 
-// dialing returns the handler of a method that connects to something of a machine and
-// passes the connection.
+// dialing returns the handler of a method that connects to a socket of a
+// machine and passes the connection.
 func dialing(dial func(ctx context.Context, m full) (net.Conn, error)) handler {
 	return with(func(ctx context.Context, _ *session, h *Opened, id string) (any, []*os.File, error) {
 		m, err := find(ctx, h, id)
@@ -151,7 +152,7 @@ var machineMethods = map[string]handler{
 	}),
 }
 
-// machines implements [machine.Runtime] with a host-daemon.
+// machines is a [machine.Runtime] that calls a host-daemon.
 type machines struct{ c *Client }
 
 // Create implements [machine.Runtime].
@@ -217,7 +218,7 @@ func (m *remote) DialGateway(ctx context.Context) (net.Conn, error) {
 func (m *remote) Wait(ctx context.Context) error {
 	err := m.do(ctx, "wait")
 	if errors.Is(err, machine.ErrNotFound) {
-		return nil // it does not run
+		return nil // the machine does not run
 	}
 	return err
 }

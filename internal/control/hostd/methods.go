@@ -12,10 +12,12 @@ import (
 	"aloft/internal/fault"
 )
 
-// handler answers a call. The host-daemon closes the files after it has sent them.
+// handler answers a call. The host-daemon sends the returned files, and then
+// closes them.
 type handler func(ctx context.Context, s *session) (value any, files []*os.File, err error)
 
-// methods has the handler of each method. Both ends of a method are in the same file.
+// methods has the handler of each method. The server's and the host-daemon's
+// code for a method are in the same file.
 var methods = merge(configMethods, machineMethods, storeMethods, buildMethods, gitMethods)
 
 func merge(all ...map[string]handler) map[string]handler {
@@ -28,7 +30,8 @@ func merge(all ...map[string]handler) map[string]handler {
 	return merged
 }
 
-// on returns the handler of a method of the host with arguments of type A and a value.
+// on returns the handler of a method of the host that takes arguments of type A
+// and returns a value.
 func on[A any](do func(ctx context.Context, h *Opened, a A) (any, error)) handler {
 	return with(func(ctx context.Context, _ *session, h *Opened, a A) (any, []*os.File, error) {
 		value, err := do(ctx, h, a)
@@ -36,7 +39,7 @@ func on[A any](do func(ctx context.Context, h *Opened, a A) (any, error)) handle
 	})
 }
 
-// with is on for a method that uses the session, or returns files.
+// with is like on, for a method that uses the session or returns files.
 func with[A any](do func(ctx context.Context, s *session, h *Opened, a A) (any, []*os.File, error)) handler {
 	return func(ctx context.Context, s *session) (any, []*os.File, error) {
 		h, err := s.opened()
@@ -51,14 +54,14 @@ func with[A any](do func(ctx context.Context, s *session, h *Opened, a A) (any, 
 	}
 }
 
-// none is the type of arguments of methods that have none.
+// none is the argument type of methods without arguments.
 type none struct{}
 
 // A Configuration is the text of a configuration file, as the host-daemon has read it.
 type Configuration struct {
 	Text   []byte
 	Digest string
-	Files  map[string][]byte // that it names for the server, by their paths
+	Files  map[string][]byte // files that the text names for the server, by path
 }
 
 var configMethods = map[string]handler{
@@ -88,7 +91,7 @@ var configMethods = map[string]handler{
 		if err := s.d.close(); err != nil {
 			s.d.Logger.Error("cannot close the host", "error", err)
 		}
-		opened, err := s.d.Open(context.WithoutCancel(ctx), text) // it outlives the call
+		opened, err := s.d.Open(context.WithoutCancel(ctx), text) // the host stays open after the call
 		if err != nil {
 			return nil, nil, err
 		}
@@ -97,14 +100,14 @@ var configMethods = map[string]handler{
 	},
 }
 
-// Load returns the host-daemon's configuration as it is now.
+// Load makes the host-daemon read its current configuration, and returns it.
 func (c *Client) Load(ctx context.Context) (loaded Configuration, err error) {
 	_, err = c.do(ctx, "load", none{}, &loaded, options{})
 	return loaded, err
 }
 
-// Open opens the host with a configuration that Load has returned. The host that was
-// opened before must not be used afterwards.
+// Open opens the host with a configuration that Load has returned. The
+// previously opened host must not be used afterwards.
 func (c *Client) Open(ctx context.Context, loaded Configuration) (*Host, error) {
 	var v openValue
 	if _, err := c.do(ctx, "open", loaded.Digest, &v, options{}); err != nil {
@@ -118,7 +121,7 @@ func (c *Client) Open(ctx context.Context, loaded Configuration) (*Host, error) 
 	h := &Host{
 		Machines: machines{c}, Logs: logs{c}, Git: git, NoMachines: v.NoMachines, NoNetwork: v.NoNetwork,
 		Folders: map[string]Folder{},
-		Close:   func() error { return nil }, // the host-daemon closes it
+		Close:   func() error { return nil }, // the host-daemon closes its host
 	}
 	for _, name := range v.Folders {
 		h.Folders[name] = folder{c, name}

@@ -20,33 +20,33 @@ import (
 
 // Config configures a [Daemon].
 type Config struct {
-	User int // user id of the server, which alone may call
-	// Load returns the text of the configuration as it is now, and the files that it
-	// names for the server, by their paths.
+	User int // user id of the server; no other user may call
+	// Load returns the current text of the configuration, and the files that it
+	// names for the server, by path.
 	Load func() (text []byte, files map[string][]byte, err error)
-	// Open opens the host with a configuration that Load has returned. The host-daemon
-	// closes the host before it opens the next one.
+	// Open opens the host with a configuration that Load has returned. The
+	// host-daemon closes a host before it opens the next.
 	Open   func(ctx context.Context, configuration []byte) (*Opened, error)
 	Logger *slog.Logger
 }
 
-// Opened is a host, and what the host-daemon must know to bound what is asked of it.
+// Opened is a host with the checks that the host-daemon applies to requests.
 type Opened struct {
 	Host
-	// Allow returns an error unless the server may have such a machine, and
-	// AllowImage unless it may have such an image.
+	// Allow returns an error if the server may not create a machine with that
+	// spec. AllowImage returns an error if it may not use that image.
 	Allow      func(machine.Spec) error
 	AllowImage func(name string) error
 }
 
-// Limits of what the server can make the host-daemon hold.
+// Limits on the resources that the server can make the host-daemon use.
 const (
-	maxCalls    = 4096             // further ones wait; each machine has one for as long as it runs
+	maxCalls    = 4096             // further calls wait; each running machine has one call
 	maxRequest  = 8 << 20          // bytes; the largest are lists of thousands of images
-	largeFrame  = 64 << 10         // bytes; the content of later frames is smaller
-	maxLarge    = 16               // calls with a larger request at the same time
-	requestTime = 30 * time.Second // for a request to arrive
-	endTime     = 10 * time.Second // for calls to end when the host-daemon stops
+	largeFrame  = 64 << 10         // bytes; later frames must not exceed this
+	maxLarge    = 16               // concurrent calls with a request above largeFrame
+	requestTime = 30 * time.Second // timeout for receiving a request
+	endTime     = 10 * time.Second // timeout for running calls when the host-daemon stops
 	retryPause  = 100 * time.Millisecond
 )
 
@@ -54,21 +54,21 @@ const (
 type Daemon struct {
 	Config
 
-	slots, large chan struct{} // hold an entry for each call, and for each large request
+	slots, large chan struct{} // semaphores for calls and for large requests
 
 	mu     sync.Mutex
-	loaded map[string][]byte // configurations that Load has returned, by their digest
-	host   *Opened           // nil before the first opening
+	loaded map[string][]byte // configurations that Load has returned, by digest
+	host   *Opened           // nil until the server opens the host
 	calls  sync.WaitGroup
 }
 
-// New returns a Daemon. Its Host is opened at the request of the server.
+// New returns a Daemon. The server's first request opens its Host.
 func New(c Config) *Daemon {
 	return &Daemon{Config: c, slots: make(chan struct{}, maxCalls), large: make(chan struct{}, maxLarge), loaded: map[string][]byte{}}
 }
 
-// Serve answers the calls that come from the listener until ctx is done or the listener
-// fails. It closes the listener and the host, after all calls have ended.
+// Serve serves calls on the listener until ctx ends or the listener fails. Then
+// it waits for all calls, and closes the listener and the host.
 func (d *Daemon) Serve(ctx context.Context, l *net.UnixListener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -105,7 +105,7 @@ func (d *Daemon) Serve(ctx context.Context, l *net.UnixListener) error {
 	return errors.Join(err, d.close())
 }
 
-// begin waits until another call may begin. It returns false when ctx has ended.
+// begin waits for a free slot for a call. It returns false when ctx has ended.
 func (d *Daemon) begin(ctx context.Context) bool {
 	select {
 	case d.slots <- struct{}{}:
@@ -125,15 +125,16 @@ func (d *Daemon) close() error {
 	return err
 }
 
-// serve answers one call.
+// serve handles one call.
 func (d *Daemon) serve(ctx context.Context, conn *net.UnixConn) {
 	user, group, err := peer(conn)
 	if err != nil || user != d.User {
 		d.Logger.Warn("refused a call to the host-daemon", "user", user, "error", err)
 		return
 	}
-	// A server that neither sends nor reads does not keep the host-daemon running.
-	_ = conn.SetReadDeadline(time.Now().Add(requestTime)) // it fails only if the connection has ended
+	// Without deadlines, a server that neither sends nor reads would keep the
+	// host-daemon from stopping.
+	_ = conn.SetReadDeadline(time.Now().Add(requestTime)) // fails only if the connection has ended
 	stop := context.AfterFunc(ctx, func() {
 		_, _ = conn.SetReadDeadline(time.Now()), conn.SetWriteDeadline(time.Now().Add(endTime)) // as above
 	})
@@ -143,7 +144,7 @@ func (d *Daemon) serve(ctx context.Context, conn *net.UnixConn) {
 	kind, content, files, err := readFrame(conn, room.enter)
 	defer func() { closeAll(files) }()
 	if err != nil || kind != frameRequest {
-		return // the server has given up
+		return // the server has cancelled the call
 	}
 	var q request
 	if err := json.Unmarshal(content, &q); err != nil {
@@ -175,10 +176,10 @@ func (d *Daemon) serve(ctx context.Context, conn *net.UnixConn) {
 			r.Error = encodeError(err)
 		}
 	}
-	_ = s.send(frameResult, r, reply...) // the server may have given up
+	_ = s.send(frameResult, r, reply...) // the server may have cancelled the call
 }
 
-// A room is the right of a call to have a large request.
+// A room limits a call's request, and holds a slot for a large request.
 type room struct {
 	ctx   context.Context
 	large chan struct{}
@@ -187,7 +188,7 @@ type room struct {
 
 func (d *Daemon) room(ctx context.Context) *room { return &room{ctx: ctx, large: d.large} }
 
-// enter waits until a request of the size can be read.
+// enter waits until a request of size bytes may be read.
 func (r *room) enter(size int) error {
 	switch {
 	case size > maxRequest:
@@ -210,7 +211,7 @@ func (r *room) leave() {
 	}
 }
 
-// enterLater refuses a large content of a later frame.
+// enterLater refuses a later frame with large content.
 func enterLater(size int) error {
 	if size > largeFrame {
 		return fmt.Errorf("frame of %d bytes is too large", size)
@@ -218,7 +219,8 @@ func enterLater(size int) error {
 	return nil
 }
 
-// peer returns the user id and the group id of the process at the other end.
+// peer returns the user id and the group id of the process at the other end of
+// the connection.
 func peer(conn *net.UnixConn) (user, group int, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -236,27 +238,27 @@ func peer(conn *net.UnixConn) (user, group int, err error) {
 type session struct {
 	d      *Daemon
 	conn   *net.UnixConn
-	group  int // of the client
+	group  int // group id of the client
 	args   json.RawMessage
-	files  []*os.File // of the request
-	frames chan frame // later frames of the client, for the method to read
+	files  []*os.File // files of the request
+	frames chan frame // the client's later frames, which the method reads
 
 	write sync.Mutex // held while writing a frame
 }
 
-// frame is a later frame of a client.
+// frame is a frame that a client sends after its request.
 type frame struct {
 	kind    byte
 	content []byte
 }
 
-// read passes on the client's later frames, and cancels the call when its connection
-// ends.
+// read forwards the client's later frames to s.frames, and cancels the call
+// when the connection ends.
 func (s *session) read(ctx context.Context, cancel context.CancelFunc) {
 	defer cancel()
 	for {
 		kind, content, files, err := readFrame(s.conn, enterLater)
-		closeAll(files) // no later frame has any
+		closeAll(files) // later frames have no files
 		if err != nil {
 			return
 		}
@@ -274,7 +276,8 @@ func (s *session) send(kind byte, content any, files ...*os.File) error {
 	return writeFrame(s.conn, kind, content, files...)
 }
 
-// ask makes the client act, and returns its error.
+// ask makes the client call its answer function, and returns that function's
+// error.
 func (s *session) ask(ctx context.Context) error {
 	if err := s.send(frameQuestion, nil); err != nil {
 		return err
@@ -294,13 +297,13 @@ func (s *session) ask(ctx context.Context) error {
 	}
 }
 
-// codeNotOpen is the code of the fault of a call before the host is opened.
+// codeNotOpen is the fault code of a call made before the host is opened.
 const codeNotOpen = "host_not_open"
 
-// isNotOpen reports whether the error is that of a call before the host is opened.
+// isNotOpen reports whether the call failed because the host is not open yet.
 func isNotOpen(err error) bool { return err != nil && fault.Of(err).Code == codeNotOpen }
 
-// opened returns the host that the server has opened.
+// opened returns the host, if the server has opened it.
 func (s *session) opened() (*Opened, error) {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"aloft/internal/policy"
 )
 
-// usage is the value of methods that measure.
+// usage is the result value of the methods that measure.
 type usage struct{ Bytes, Inodes int64 }
 
 func usageOf(bytes, inodes int64, err error) (usage, error) { return usage{bytes, inodes}, err }
@@ -55,7 +55,7 @@ var storeMethods = map[string]handler{
 	"logs":     on(func(ctx context.Context, h *Opened, _ none) (any, error) { return h.Logs.List(ctx) }),
 }
 
-// layers implements [Layers] with a host-daemon.
+// layers is a [Layers] that calls a host-daemon.
 type layers struct{ c *Client }
 
 // Layer implements [Layers].
@@ -95,7 +95,7 @@ func (l layers) DiskUsage(ctx context.Context, id string) (bytes, inodes int64, 
 	return u.Bytes, u.Inodes, err
 }
 
-// folder implements [Folder] with a host-daemon.
+// folder is a [Folder] that calls a host-daemon.
 type folder struct {
 	c    *Client
 	name string
@@ -114,7 +114,7 @@ func (f folder) Usage(ctx context.Context, name string) (bytes, inodes int64, er
 	return u.Bytes, u.Inodes, err
 }
 
-// images implements [Images] with a host-daemon.
+// images is an [Images] that calls a host-daemon.
 type images struct{ c *Client }
 
 // Prepare implements [Images].
@@ -129,7 +129,7 @@ func (i images) Prune(ctx context.Context, o image.PruneOptions) (p image.Pruned
 	return p, err
 }
 
-// logs implements [Logs] with a host-daemon.
+// logs is a [Logs] that calls a host-daemon.
 type logs struct{ c *Client }
 
 // Read implements [Logs].

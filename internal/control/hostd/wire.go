@@ -20,7 +20,7 @@ import (
 // Kinds of frames.
 const (
 	frameRequest  = 'q' // a [request]
-	frameStarted  = 's' // the host-daemon has started what the request asks for; no content
+	frameStarted  = 's' // the host-daemon has started the requested work; no content
 	frameSignal   = 'k' // a signal for the command of the request: a number
 	frameLine     = 'l' // a line of output: a string
 	frameQuestion = '?' // the host-daemon waits for the client; no content
@@ -31,8 +31,8 @@ const (
 const (
 	headSize  = 5
 	maxFrame  = 64 << 20 // bytes of content; the largest are lists of thousands of layers
-	maxFiles  = 64       // descriptors in a frame; the kernel's limit is 253
-	rightsLen = 4        // bytes of a descriptor in a message
+	maxFiles  = 64       // files in a frame; the kernel's limit is 253
+	rightsLen = 4        // bytes per descriptor in a control message
 )
 
 // request is the content of a call's first frame.
@@ -47,7 +47,7 @@ type result struct {
 	Error *errorText      `json:"error,omitempty"`
 }
 
-// writeFrame writes a frame with the descriptors of files.
+// writeFrame writes a frame and passes the descriptors of files with it.
 func writeFrame(c *net.UnixConn, kind byte, content any, files ...*os.File) error {
 	data, err := json.Marshal(content)
 	if err != nil {
@@ -73,8 +73,8 @@ func writeFrame(c *net.UnixConn, kind byte, content any, files ...*os.File) erro
 	return err
 }
 
-// readFrame reads a frame. It calls room, which may refuse, with the size of the content
-// before it reads that. The caller must close the files.
+// readFrame reads a frame. Before it reads the content, it calls room with the
+// content's size; room may refuse. The caller must close the files.
 func readFrame(c *net.UnixConn, room func(size int) error) (kind byte, content []byte, files []*os.File, err error) {
 	defer func() {
 		if err != nil {
@@ -116,7 +116,7 @@ func readFrame(c *net.UnixConn, room func(size int) error) (kind byte, content [
 func filesOf(rights []byte) (files []*os.File, err error) {
 	messages, err := unix.ParseSocketControlMessage(rights)
 	for _, m := range messages {
-		fds, _ := unix.ParseUnixRights(&m) // other messages have none
+		fds, _ := unix.ParseUnixRights(&m) // control messages of other types contain no descriptors
 		for _, fd := range fds {
 			unix.CloseOnExec(fd)
 			files = append(files, os.NewFile(uintptr(fd), "received"))

@@ -92,8 +92,8 @@ func noToken(r repourl.Repo, err error) error {
 	return fault.Denied("no token could be created for %s: %s", r, f.Message).Named(CodeCredentialRefused).Hint("%s", f.Advice).Because(err)
 }
 
-// covers reports whether the credential applies to the repository. n is the
-// number of path segments that match.
+// covers reports whether the credential applies to the repository. closeness is
+// the number of path segments that match.
 func (c *credential) covers(r repourl.Repo) (closeness int, ok bool) {
 	path := strings.Split(r.Decoded(), "/")
 	if c.scheme != r.Scheme() || c.host != r.Host() || len(c.segments) > len(path) {

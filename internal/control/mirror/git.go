@@ -140,9 +140,10 @@ func (s *Mirrors) git(ctx context.Context, inv invocation) (stdout []byte, stder
 		},
 		Stop: func() unix.Signal {
 			_, refused := errors.AsType[tooManyRefs](context.Cause(ctx))
-			// A command that changes nothing leaves no lock files, so kill it
-			// at once: a confined command may ignore SIGTERM. Kill also a fetch
-			// of too many refs, which must not be written.
+			// Kill git at once, instead of with SIGTERM, in two cases. A
+			// confined command may ignore SIGTERM, and needs no cleanup if it
+			// changes nothing. After too many refs, git must not write the
+			// refused refs.
 			if refused || s.confined && !inv.changes && !inv.fills {
 				return unix.SIGKILL
 			}

@@ -148,7 +148,8 @@ func (m *Mirror) follow(ctx context.Context, r repourl.Repo) (repourl.Repo, erro
 	return repourl.Repo{}, unreachable(r, "its server redirects too often")
 }
 
-// locationHeader matches a Location header in a trace of git.
+// locationHeader returns the value of the last Location header in a trace of
+// git.
 func locationHeader(trace string) (to string) {
 	lines := bufio.NewScanner(strings.NewReader(trace))
 	lines.Buffer(nil, maxStderr)
