@@ -1,6 +1,6 @@
-// Package cgroup finds the mounted cgroup hierarchies, of version 1 and 2, creates
-// cgroups with limits in them, and removes them with the processes in them, which
-// may be hostile.
+// Package cgroup finds the mounted cgroup hierarchies, of version 1 and 2,
+// creates cgroups with limits in them, and removes cgroups with their
+// processes, which may be hostile.
 package cgroup
 
 import (
@@ -30,9 +30,9 @@ type Limits struct {
 	MemoryBytes int64
 	CPUs        float64
 	PIDs        int64
-	// GuaranteedMemoryBytes is how much memory the kernel does not reclaim while
-	// other cgroups have more than their own guarantees. On v1, the kernel reclaims
-	// from the cgroups that are most above theirs first.
+	// GuaranteedMemoryBytes is how much memory the kernel does not reclaim
+	// while other cgroups have more than their own guarantees. On v1, the
+	// kernel reclaims first from the cgroups that exceed their guarantee most.
 	GuaranteedMemoryBytes int64
 	// GuaranteedCPUs determines the cgroup's share of busy CPUs.
 	GuaranteedCPUs float64
@@ -61,7 +61,7 @@ func Parse(mountinfo string) []Hierarchy {
 // machines takes longer than most uses of a hierarchy.
 var mounted atomic.Pointer[[]Hierarchy]
 
-// Mounted returns the hierarchies that the host had at the first call. The
+// Mounted returns the hierarchies that were mounted at its first call. The
 // caller must not change the slice.
 func Mounted() ([]Hierarchy, error) {
 	if all := mounted.Load(); all != nil {
@@ -109,7 +109,7 @@ func (h Hierarchy) Has(controller string) bool {
 	return slices.Contains(names, controller)
 }
 
-// Limited returns those controllers of the hierarchy that Limit uses.
+// Limited returns the hierarchy's controllers that Limit uses.
 func (h Hierarchy) Limited() (out []string) {
 	for _, c := range []string{"memory", "pids", "cpu"} {
 		if h.Has(c) {
@@ -120,7 +120,8 @@ func (h Hierarchy) Limited() (out []string) {
 }
 
 // Limit creates the named cgroup and sets the limits for which the hierarchy
-// has a controller. It does nothing if there is no such controller.
+// has a controller. If the hierarchy has none of these controllers, Limit does
+// nothing.
 func (h Hierarchy) Limit(name string, l Limits) error {
 	has := h.Limited()
 	if len(has) == 0 {
@@ -165,9 +166,9 @@ func (h Hierarchy) delegate(name string, controllers []string) error {
 // serverCgroup is the cgroup of the processes that vacate moves.
 const serverCgroup = "aloft-server"
 
-// vacate moves the processes in the root of the hierarchy to a cgroup of their own.
-// In a container, the root is the container's cgroup, and the kernel makes the
-// controllers of a cgroup available to its children only if it has no processes.
+// vacate moves the processes in the root of the hierarchy to serverCgroup. In a
+// container, the root is the container's cgroup, and the kernel delegates the
+// controllers of a cgroup to its children only if the cgroup has no processes.
 func (h Hierarchy) vacate() error {
 	pids, err := os.ReadFile(filepath.Join(h.Dir, "cgroup.procs"))
 	if err != nil {
@@ -228,8 +229,8 @@ func (h Hierarchy) Files(controller string, l Limits) (out []File) {
 	return out
 }
 
-// weight returns the value of cpu.weight or cpu.shares for a number of CPUs. One
-// CPU is the default of a cgroup: 100 on v2, 1024 on v1.
+// weight returns the value of cpu.weight or cpu.shares for a number of CPUs.
+// One CPU corresponds to the kernel's default: 100 on v2, 1024 on v1.
 func (h Hierarchy) weight(cpus float64) uint64 {
 	if h.V2 {
 		return uint64(min(max(cpus*100, 1), 10_000))
@@ -240,13 +241,13 @@ func (h Hierarchy) weight(cpus float64) uint64 {
 // Shares returns the value of cpu.shares of cgroup v1 for a number of CPUs.
 func Shares(cpus float64) uint64 { return uint64(min(max(cpus*1024, 2), 1<<18)) }
 
-// Kills returns how many processes of the named cgroup and of those below it the
-// kernel has killed for lack of memory. It returns 0 if the hierarchy has no
-// memory controller, or the kernel does not count.
+// Kills returns how many processes the kernel has killed for lack of memory in
+// the named cgroup and the cgroups below it. It returns 0 if the hierarchy has
+// no memory controller or the kernel does not count kills.
 func (h Hierarchy) Kills(name string) int {
 	dir := filepath.Join(h.Dir, name)
 	if h.V2 {
-		return keyed(filepath.Join(dir, "memory.events"), "oom_kill") // includes those below
+		return keyed(filepath.Join(dir, "memory.events"), "oom_kill") // includes the cgroups below
 	}
 	if !h.Has("memory") {
 		return 0
@@ -264,7 +265,8 @@ func (h Hierarchy) Kills(name string) int {
 	return n
 }
 
-// keyed returns the number after a key in a file of lines; 0 if there is none.
+// keyed returns the number after a key in a file of lines, or 0 if the key is
+// missing.
 func keyed(path, key string) int {
 	data, err := os.ReadFile(path)
 	if err != nil {

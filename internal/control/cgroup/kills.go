@@ -23,22 +23,23 @@ type KillCounter struct {
 	now  func() time.Time   // for tests; default time.Now
 }
 
-// killCount is the kill count that was last read of a cgroup.
+// killCount is the last kill count read of a cgroup.
 type killCount struct {
-	id    uint64    // of the cgroup: a machine that is started again has another
-	kills int       // of the cgroup and of those below it
+	id    uint64    // id of the cgroup: when a machine restarts, it gets another cgroup
+	kills int       // kills in the cgroup and the cgroups below it
 	host  int       // kills on the host before kills was read
 	since time.Time // when host was first read
-	final bool      // kills is current for as long as host is
+	final bool      // kills is valid as long as host does not change
 }
 
-// SettleTime is how long after a kill on the host a cgroup is read again every
-// time, because the kernel counts a kill for the host before it counts it for the
+// SettleTime is how long after a kill on the host every query reads the cgroup
+// again. The kernel counts a kill for the host before it counts it for the
 // cgroup.
 const SettleTime = time.Second
 
-// Kills returns how many processes of the named cgroup and of those below it were
-// killed. It returns 0 if the cgroup is gone or the kernel does not count.
+// Kills returns how many processes were killed in the named cgroup and the
+// cgroups below it. It returns 0 if the cgroup is gone or the kernel does not
+// count kills.
 func (k *KillCounter) Kills(name string) int {
 	all, err := Mounted()
 	if err != nil {
@@ -88,8 +89,9 @@ func (k *KillCounter) Forget(name string) {
 	delete(k.seen, name)
 }
 
-// cgroupID returns a number that no later cgroup of that name has until the
-// host boots again, or 0 if there is no such cgroup.
+// cgroupID returns a number that identifies the cgroup until the host's next
+// boot: no later cgroup of that name has it. It returns 0 if there is no such
+// cgroup.
 func cgroupID(all []Hierarchy, name string) (id uint64) {
 	for _, h := range all {
 		var st unix.Stat_t
@@ -100,7 +102,7 @@ func cgroupID(all []Hierarchy, name string) (id uint64) {
 	return id
 }
 
-// vmstat is /proc/vmstat, which is opened once and read again from its start.
+// vmstat is /proc/vmstat. It is opened once, and each read starts at offset 0.
 var vmstat = sync.OnceValues(func() (*os.File, error) { return os.Open("/proc/vmstat") })
 
 // HostKills returns how many processes the kernel has killed for lack of memory
@@ -112,7 +114,7 @@ func HostKills() (int, bool) {
 		return 0, false
 	}
 	var buffer [32 << 10]byte
-	n, _ := f.ReadAt(buffer[:], 0) // the file ends before the buffer does, with io.EOF
+	n, _ := f.ReadAt(buffer[:], 0) // io.EOF is expected, because the file is shorter than the buffer
 	_, rest, ok := bytes.Cut(buffer[:n], []byte("\noom_kill "))
 	if !ok {
 		return 0, false

@@ -18,8 +18,8 @@ import (
 	"aloft/internal/control/poll"
 )
 
-// Kill kills the processes of the named cgroup and of those below it, in every
-// hierarchy, and returns when they are gone or ctx ends.
+// Kill kills the processes of the named cgroup and the cgroups below it in
+// every hierarchy. It returns when they are gone or ctx ends.
 func Kill(ctx context.Context, name string) error {
 	all, err := Mounted()
 	if err != nil {
@@ -59,11 +59,11 @@ func killMember(pid int, name string) {
 	if err != nil || !bytes.Contains(groups, []byte("/"+name)) {
 		return
 	}
-	_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // it may already have exited; the caller counts again
+	_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // the process may have exited; the caller checks again
 }
 
-// Processes lists the processes of the cgroup at path dir and of those below it.
-// A removed cgroup has none.
+// Processes lists the processes of the cgroup at path dir and of the cgroups
+// below it. A removed cgroup has no processes.
 func Processes(dir string) ([]int, error) {
 	var pids []int
 	err := walk(dir, func(group *os.File) error {
@@ -81,8 +81,8 @@ func Processes(dir string) ([]int, error) {
 	return pids, err
 }
 
-// Thaw lets the processes of the named cgroup and of those below it runagain if
-// the freezer of cgroup v1 has frozen them. The kernel does not kill frozen
+// Thaw resumes the processes of the named cgroup and of the cgroups below it,
+// if the freezer of cgroup v1 has frozen them. The kernel does not kill frozen
 // processes.
 func Thaw(name string) error {
 	all, err := Mounted()
@@ -109,9 +109,10 @@ func Thaw(name string) error {
 }
 
 // walk calls visit for the cgroup dir and each of its descendants, children
-// before parents, and after visiting a descendant, leave with its parent and its
-// name. leave may be nil. Root in a machine may nest cgroups deeper than any path
-// or limit of open files reaches, so walk holds only one open.
+// before parents. After visiting a descendant, it calls leave, which may be
+// nil, with the descendant's parent and name. Root in a machine may nest
+// cgroups deeper than path lengths or open file limits allow, so walk keeps
+// only one directory open.
 func walk(dir string, visit func(group *os.File) error, leave func(parent *os.File, name string) error) error {
 	type level struct {
 		name     string
@@ -173,7 +174,7 @@ func openDir(at int, path string) (*os.File, error) {
 
 // subgroups returns the names of the cgroups in a cgroup.
 func subgroups(group *os.File) (names []string) {
-	entries, _ := group.ReadDir(-1) // an error means that it has been removed
+	entries, _ := group.ReadDir(-1) // an error means that the cgroup was removed
 	for _, e := range entries {
 		if e.IsDir() {
 			names = append(names, e.Name())
@@ -192,8 +193,9 @@ func readIn(dir *os.File, name string) ([]byte, error) {
 	return data, errors.Join(err, f.Close())
 }
 
-// skipGone turns the error about a removed cgroup into nil, and the one about a
-// threaded cgroup, whose processes are listed in a parent.
+// skipGone turns two errors into nil: that a cgroup was removed, and that a
+// cgroup is threaded. The processes of a threaded cgroup are listed in a
+// parent.
 func skipGone(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EOPNOTSUPP) {
 		return nil
@@ -201,8 +203,9 @@ func skipGone(err error) error {
 	return err
 }
 
-// Remove removes the named cgroup and those below it from every hierarchy. It
-// waits until exited processes are released, or ctx ends.
+// Remove removes the named cgroup and the cgroups below it from every
+// hierarchy. It waits until the kernel has released exited processes, or ctx
+// ends.
 func Remove(ctx context.Context, name string) error {
 	all, err := Mounted()
 	if err != nil {

@@ -30,7 +30,7 @@ func (b *Builder) fullName(ref string) (string, error) {
 
 // fetch downloads the base images of a build with the server's own registry
 // client and under its rules, because a build has neither the server's
-// credentials nor its network. The images stay until done is called.
+// credentials nor its network. The images are kept until the caller calls done.
 func (b *Builder) fetch(ctx context.Context, bases []Base, g gate) (done func(), err error) {
 	if len(bases) == 0 {
 		return func() {}, nil
@@ -77,7 +77,7 @@ func (b *Builder) fetchOne(ctx context.Context, client *registry.Client, base *B
 		return err
 	}
 	if b.Engine.Fetches() {
-		return nil // the daemon fetches it, from a registry that the server may contact
+		return nil // the daemon fetches the image, from a registry that the server may contact
 	}
 	base.Dir = filepath.Join(b.basesDir(), strings.ReplaceAll(base.Digest, ":", "-"))
 	if _, err := os.Stat(base.Dir); errors.Is(err, fs.ErrNotExist) {
@@ -97,8 +97,8 @@ func (b *Builder) fetchOne(ctx context.Context, client *registry.Client, base *B
 	return nil
 }
 
-// save downloads an image into the folder dir, which appears only once it is
-// complete.
+// save downloads an image into the folder dir. The folder appears only once the
+// download is complete.
 func (b *Builder) save(ctx context.Context, client *registry.Client, r registry.Reference, dir string) error {
 	part, err := os.MkdirTemp(filepath.Dir(dir), "part-")
 	if err != nil {
@@ -108,7 +108,7 @@ func (b *Builder) save(ctx context.Context, client *registry.Client, r registry.
 	if err := client.Save(ctx, r, part, b.MaxBase); err != nil {
 		return err
 	}
-	// The users of a cell must be able to read the layout.
+	// The cell's users must be able to read the layout.
 	err = filepath.WalkDir(part, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
 			return os.Chmod(path, 0o755)
@@ -123,7 +123,7 @@ func (b *Builder) save(ctx context.Context, client *registry.Client, r registry.
 	}
 	err = os.Rename(part, dir)
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, unix.ENOTEMPTY) {
-		return nil // another build has fetched it meanwhile
+		return nil // another build has fetched the image meanwhile
 	}
 	return err
 }
@@ -135,7 +135,7 @@ func (b *Builder) Prune(ctx context.Context) error {
 	err := b.Engine.Prune(ctx)
 	lock, lockErr := os.OpenFile(filepath.Join(b.basesDir(), "lock"), os.O_RDWR, 0)
 	if lockErr != nil {
-		return err // nothing was ever fetched
+		return err // no image was ever fetched
 	}
 	defer func() { _ = lock.Close() }()
 	if lockfile.Exclusive(lock, 0) != nil {

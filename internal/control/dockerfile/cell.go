@@ -21,7 +21,7 @@ import (
 // Paths of a build's parts inside its [Cell].
 const (
 	InContext = "/context" // the build context
-	InWork    = "/work"    // the folder Work of the job
+	InWork    = "/work"    // the job's folder Work
 	InKept    = "/kept"    // the engine's caches for the repository
 	InBases   = "/bases"   // the base images of the build
 	InBin     = "/aloft"   // programs that the engine needs, by base name
@@ -45,16 +45,16 @@ type Limits struct {
 	Time        time.Duration
 }
 
-// A Cell isolates an engine and the steps of one build. It is a container in a
-// user namespace, whose root has no rights on the host. Its root file system
-// contains the host's /usr, read-only, and the build's own folders, so an
-// engine that is tricked into reading or writing files can reach no others.
+// A Cell isolates an engine and the steps of one build. A cell is a container
+// in a user namespace; its root user has no rights on the host. Its root file
+// system contains only the host's /usr, read-only, and the build's own folders,
+// so even an engine that is tricked can reach no other files.
 type Cell struct {
 	Runtime  string   // path of runc
 	Programs []string // host paths of further programs, placed in [InBin]
 	Kept     string   // host folder mounted at InKept
 	Job      Job
-	Link     Link     // its network; if nil, the server's network or none, as the job says
+	Link     Link     // the cell's network; if nil, the job chooses between the server's network and none
 	Env      []string // in the form NAME=VALUE
 }
 
@@ -83,7 +83,7 @@ func (c Cell) Inside(path string) string {
 }
 
 // cellScript prepares the root file system in its own mount namespace and
-// starts the container. Nothing that it starts outlives it.
+// starts the container. All processes that it starts end with it.
 const cellScript = `mount --bind "$1" "$2"
 mount -t sysfs -o ro,nosuid,nodev,noexec sysfs "$2/sys"
 mkdir -p "$4"
@@ -129,8 +129,8 @@ func (c Cell) Run(ctx context.Context, script string, args []string, out func(li
 	return Run(ctx, cmd, syscall.SIGKILL, out)
 }
 
-// skeleton creates the tree for the cell's root file system. It is mounted
-// read-only, so it needs a mount point for everything.
+// skeleton creates the tree for the cell's root file system. The tree is
+// mounted read-only, so it must contain every mount point.
 func (c Cell) skeleton(bundle string) (root string, err error) {
 	root = filepath.Join(bundle, "root")
 	dirs := []string{"", InBin, "dev", "etc", "etc/containers", "etc/ssl", "proc", "run", "sys", "tmp", "usr", "var", "var/tmp"}
@@ -177,8 +177,8 @@ func (c Cell) skeleton(bundle string) (root string, err error) {
 			return "", err
 		}
 	}
-	// Copied and not mounted: the runtime makes an overlay of the folder that its
-	// program is in.
+	// Copy the programs instead of mounting them: the runtime makes an overlay
+	// of the folder that contains its program.
 	for _, program := range c.Programs {
 		at := filepath.Join(root, InBin, filepath.Base(program))
 		if os.Link(program, at) == nil {
@@ -191,9 +191,9 @@ func (c Cell) skeleton(bundle string) (root string, err error) {
 	return root, nil
 }
 
-// mountPoint returns a folder of the host for the root file system that does
-// not hide anything the cell needs. Users of the cell must be able to traverse
-// it.
+// mountPoint returns a host folder at which to mount the cell's root file
+// system. Mounting there must hide nothing that the cell needs, and the cell's
+// users must be able to traverse the folder.
 func (c Cell) mountPoint() (string, error) {
 	for _, at := range []string{"/mnt", "/media", "/srv", "/opt", "/home"} {
 		if info, err := os.Lstat(at); err != nil || !info.IsDir() {
@@ -215,7 +215,7 @@ func (c Cell) mounts() []specs.Mount {
 	bind := func(source, target string, options ...string) specs.Mount {
 		return specs.Mount{Destination: target, Type: "bind", Source: source, Options: append([]string{"rbind", "rprivate"}, options...)}
 	}
-	// Programs that a step creates there run with the rights of the step only.
+	// A program that a step creates there has only the step's rights.
 	m := []specs.Mount{
 		bind("/usr", "/usr", "ro", "nodev"),
 		bind(c.Job.Work, InWork, "nosuid", "nodev"),
@@ -294,14 +294,14 @@ func (c Cell) spec(root, name string, args []string) specs.Spec {
 	}
 }
 
-// noVsock denies AF_VSOCK sockets, which reach the hypervisor and are not
-// isolated by any namespace.
+// noVsock denies AF_VSOCK sockets: they reach the hypervisor, and no namespace
+// isolates them.
 func noVsock() specs.LinuxSyscall {
 	not := uint(unix.EAFNOSUPPORT)
 	return specs.LinuxSyscall{Names: []string{"socket"}, Action: specs.ActErrno, ErrnoRet: &not, Args: []specs.LinuxSeccompArg{{Index: 0, Value: unix.AF_VSOCK, Op: specs.OpEqualTo}}}
 }
 
-// cellName returns the name of a build's cgroup, given the name of its folder.
+// cellName derives the name of a build's cgroup from the name of its folder.
 func cellName(work string) string { return "aloft-" + work }
 
 // removeCgroups removes the cgroups that a killed cell leaves behind.

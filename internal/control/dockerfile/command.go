@@ -38,7 +38,7 @@ func Run(ctx context.Context, cmd *exec.Cmd, stop syscall.Signal, out func(line 
 		case <-ended:
 			return
 		case <-ctx.Done():
-			_ = syscall.Kill(group, stop) // it may already have ended
+			_ = syscall.Kill(group, stop) // the process may already have ended
 		}
 		select {
 		case <-ended:

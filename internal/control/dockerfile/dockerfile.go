@@ -39,17 +39,17 @@ import (
 type Engine interface {
 	// Name returns the name for users: buildkit, buildah or docker.
 	Name() string
-	// Build runs the job. It passes each line of output to out, without its line
-	// end, from one goroutine at a time. A failing step is returned as a
-	// [*Failure]. When ctx ends, the build and everything it has started end.
+	// Build runs the job. It passes each line of output to out, without its
+	// line end, from one goroutine at a time. If a step fails, it returns a
+	// [*Failure]. When ctx ends, it stops the build and all its processes.
 	Build(ctx context.Context, job Job, out func(line string)) error
 	// Confines reports whether a build can use the network of machines, and
-	// whether the build's network also applies to the engine's own downloads,
+	// whether that network's policy also applies to the engine's own downloads,
 	// such as for ADD.
 	Confines() bool
-	// Fetches reports whether the engine fetches the images of FROM itself and is
-	// isolated by its operator. All other engines get the images from the server
-	// and run in a [Cell].
+	// Fetches reports whether the engine fetches the images of FROM itself.
+	// Such an engine is isolated by its operator. All other engines get the
+	// images from the server and run in a [Cell].
 	Fetches() bool
 	// HereDocuments reports whether the engine supports RUN <<EOF.
 	HereDocuments() bool
@@ -65,7 +65,7 @@ type Engine interface {
 // A Job is one build, prepared for an engine. All its paths are absolute.
 type Job struct {
 	Repository string            // owner of the build; caches are never shared between repositories
-	FirstID    uint32            // user id on the host of root in the build's cell; 0 if there is no cell
+	FirstID    uint32            // the host's id for root in the build's cell; 0 if there is no cell
 	Limits     Limits            // limits of the cell
 	Work       string            // the build's own folder, writable in its cell
 	Context    string            // folder of the build context
@@ -78,16 +78,16 @@ type Job struct {
 	Policy     policy.Network    // policy, if Network is Machine
 	Bases      []Base            // all registry images that the build starts or copies from
 	NoCache    bool
-	AuthFile   string // Docker's config.json, for an engine that fetches; otherwise ""
+	AuthFile   string // Docker's config.json, if the engine fetches images; otherwise ""
 	Output     string // folder in Work for the resulting OCI layout with one image; it does not exist yet
 }
 
-// A Spec is a request to build an image. Paths are relative to Root, use
-// slashes, and must not lead out of it, not even through links.
+// A Spec is a request to build an image. Its paths are relative to Root, use
+// slashes, and must not lead out of Root, not even through links.
 type Spec struct {
 	Repository string            // owner of the build, such as the repository's URL; defaults to Root
 	Root       string            // folder of the repository's checkout
-	Source     *Source           `json:"-"` // if not nil, the checkout is a copy of it, and Root is ignored
+	Source     *Source           `json:"-"` // if not nil, Root is ignored, and the build uses a copy of Source
 	Dockerfile string            // path of the Dockerfile; or
 	Contents   string            // its text
 	Context    string            // path of the context folder; "." means Root
@@ -150,13 +150,13 @@ const tail = 20
 
 // Build builds the image and imports it into the store. It returns the image
 // and its name, which [image.Store.Prepare] accepts. out receives each line of
-// output as printed, so it may contain secrets: redact it.
+// output unchanged. Lines may contain secrets, so the caller must redact them.
 func (b *Builder) Build(ctx context.Context, spec Spec, out func(line string)) (name string, img image.Image, err error) {
 	return b.build(ctx, spec, "", out)
 }
 
 // BuildAs is like Build, but imports the image under a name chosen by a person,
-// "local:NAME". The image is kept until they remove it.
+// "local:NAME". The image is kept until that person removes it.
 func (b *Builder) BuildAs(ctx context.Context, spec Spec, name string, out func(line string)) (string, image.Image, error) {
 	return b.build(ctx, spec, name, out)
 }
@@ -233,9 +233,9 @@ const maxDockerfile = 1 << 20
 
 // prepared is a build that the engine can start.
 type prepared struct {
-	text    string // of the Dockerfile, as written
+	text    string // instructions of the Dockerfile, as written
 	job     Job
-	gate    gate   // that the Dockerfile has passed
+	gate    gate   // the gate that the Dockerfile has passed
 	offline string // why RUN has no network although one is configured, or ""
 }
 
@@ -323,9 +323,9 @@ func (b *Builder) prepare(spec Spec, work string) (p prepared, err error) {
 	return p, err
 }
 
-// contain makes root of the build's cell the owner of the build's files, unless
-// the engine runs elsewhere. The context is copied, because the build may write
-// to it.
+// contain changes the owner of the build's files to root of the build's cell,
+// unless the engine runs elsewhere. It copies the context, because the build
+// may write to it.
 func (b *Builder) contain(ctx context.Context, job *Job, work string) error {
 	if b.Engine.Fetches() {
 		job.FirstID = 0

@@ -13,13 +13,13 @@ import (
 // A Base is an image that a build starts or copies from.
 type Base struct {
 	Ref    string // full name: docker.io/library/debian:12
-	As     string // its name in the Dockerfile that the engine gets
+	As     string // the image's name in the Dockerfile that the engine gets
 	Dir    string // OCI layout of the image; "" if the engine fetches it itself
 	Digest string // digest of its manifest: sha256:…
-	line   int    // first line of the Dockerfile that names it
+	line   int    // first line of the Dockerfile that names the image
 }
 
-// refuse returns the failure for a Dockerfile that no engine may get.
+// refuse returns the failure for a Dockerfile that is not passed to any engine.
 func refuse(line int, step, why string) *Failure {
 	return &Failure{Line: line, Step: step, Why: why, Refused: true}
 }
@@ -34,12 +34,12 @@ type gate struct {
 	reference  func(ref string) (full string, err error)  // returns the full name of a registry image
 	source     func(path string) (real string, err error) // resolves symbolic links in a path of the context
 	documents  bool                                       // the engine supports here-documents
-	aliases    bool                                       // the engine gets the images from the server, by names that it can look up
+	aliases    bool                                       // the server provides the images, under names that the engine can look up
 }
 
 // passed is a Dockerfile that passed the gate.
 type passed struct {
-	text  string // every instruction is on the line where it originally began, unless here-documents follow
+	text  string // every instruction is on its original line, except after here-documents
 	bases []Base
 	line  int // the line being read
 }
@@ -97,7 +97,7 @@ func platform() map[string]string {
 	return v
 }
 
-// instruction returns one instruction as the engine gets it.
+// instruction returns one instruction in the form for the engine.
 func (g gate) instruction(text string, seen *stages, out *passed) (string, error) {
 	in := instruction{text: text}
 	word, rest := in.name(), in.arguments()
@@ -227,8 +227,7 @@ func (g gate) image(text string, seen *stages, out *passed) (string, error) {
 var (
 	plainReference = regexp.MustCompile(`^[a-z0-9][A-Za-z0-9_.-]*(?::\d+)?(?:/[A-Za-z0-9_.-]+)*(?::[A-Za-z0-9_.-]+)?(?:@sha256:[0-9a-f]{64})?$`)
 	hexOnly        = regexp.MustCompile(`^[0-9a-f]+$`)
-	// The transports of containers/image, each of which refers to something other
-	// than a registry.
+	// The transports of containers/image that do not refer to a registry.
 	transport = regexp.MustCompile(`^(?i:containers-storage|dir|docker|docker-archive|docker-daemon|oci|oci-archive|oci-layout|docker-image|ostree|sif|tarball|local|rootfs|atomic|sha256):`)
 )
 

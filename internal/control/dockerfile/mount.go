@@ -17,9 +17,9 @@ var mountOptions = map[string][]string{
 	"secret": {"type", "target", "id", "required", "mode", "uid", "gid", "env"},
 }
 
-// mount rewrites the value of a --mount flag of RUN for the engine. It replaces a
-// cache's id by one that no other repository's build can name, and the source of a
-// bind mount of the context by the path that its symbolic links resolve to.
+// mount rewrites the value of a --mount flag of RUN for the engine. It replaces
+// a cache's id by an id that no other repository's build can name. If a bind
+// mount's source is in the context, it resolves the source's symbolic links.
 func (g gate) mount(value string, seen *stages, out *passed) (string, error) {
 	type option struct{ key, value string }
 	var all []option
@@ -105,7 +105,7 @@ func (g gate) mount(value string, seen *stages, out *passed) (string, error) {
 	return strings.Join(words, ","), nil
 }
 
-// mountSource is the path that a mount takes, below the context or something else.
+// mountSource is a mount's source path, in the context or elsewhere.
 func (g gate) mountSource(path string, ofContext bool) (string, error) {
 	if slices.Contains(strings.Split(path, "/"), "..") {
 		return "", fmt.Errorf(`--mount: the source %q has ".." in it`, path)

@@ -6,11 +6,12 @@ import (
 	"aloft/internal/policy"
 )
 
-// What a build can reach: the values of Network in a [Job] and a [Builder].
+// The networks that a build can use: the values of Network in a [Job] and a
+// [Builder].
 const (
-	// Machine is the network of machines: everything that the engine and the
-	// steps access, except the images of FROM, is subject to Job.Policy, enforced
-	// outside of the cell.
+	// Machine is the network of machines. Job.Policy, enforced outside of the
+	// cell, applies to all connections of the engine and the steps, except for
+	// the images of FROM.
 	Machine = "machine"
 	Host    = "host" // the server's own network, with its loopback and its neighbours
 	None    = "none"
@@ -24,12 +25,12 @@ type Link interface {
 	Close() error
 }
 
-// Links creates a link, which keeps its files in the folder dir. It lasts until
-// it is closed or the folder is removed.
+// Links creates a link that keeps its files in the folder dir. The link exists
+// until it is closed or the folder is removed.
 type Links func(ctx context.Context, dir string, n policy.Network) (Link, error)
 
-// network returns what a build can reach and, if that is less than the operator
-// configured, the reason.
+// network returns the network of a build and, if that allows less than the
+// operator configured, the reason.
 func (b *Builder) network(spec Spec) (network string, n policy.Network, why string) {
 	n = b.Policy
 	if spec.Policy != nil {

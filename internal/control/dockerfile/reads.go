@@ -12,7 +12,7 @@ import (
 func Reads(text string) (paths []string, all bool) {
 	steps, err := instructions(text)
 	if err != nil {
-		return nil, true // the build will report why
+		return nil, true // the build will report the error
 	}
 	for _, in := range steps {
 		flags, rest, err := cutFlags(in.arguments())
@@ -43,8 +43,8 @@ func Reads(text string) (paths []string, all bool) {
 	return paths, false
 }
 
-// sources returns the sources of a COPY or ADD. ok is false if they are more
-// than plain paths.
+// sources returns the source paths of a COPY or ADD. ok is false if the
+// instruction is not that simple.
 func sources(s string) (paths []string, ok bool) {
 	var words []string
 	if strings.HasPrefix(s, "[") {
@@ -55,7 +55,7 @@ func sources(s string) (paths []string, ok bool) {
 		words = strings.Fields(s)
 	}
 	if len(words) < 2 {
-		return nil, false // a mistake, which the engine will report
+		return nil, false // an error, which the engine will report
 	}
 	for _, w := range words[:len(words)-1] {
 		switch {
@@ -69,8 +69,8 @@ func sources(s string) (paths []string, ok bool) {
 	return paths, !slices.Contains(paths, "")
 }
 
-// FromNetwork reports whether a Dockerfile may make the engine itself fetch
-// something, by ADD of a URL.
+// FromNetwork reports whether a Dockerfile may make the engine itself download
+// a file, by ADD of a URL.
 func FromNetwork(text string) bool {
 	steps, err := instructions(text)
 	return err != nil || slices.ContainsFunc(steps, func(in instruction) bool {

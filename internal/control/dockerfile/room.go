@@ -83,7 +83,7 @@ func (b *Builder) Stop(id string, why error) (ours bool) {
 func (b *Builder) begin(ctx context.Context, work string) (_ context.Context, done func()) {
 	ctx, stop := context.WithCancelCause(ctx)
 	u := &RunningBuild{id: filepath.Base(work), dirs: append([]string{filepath.Join(work, "work"), filepath.Join(work, "context"), b.basesDir()}, b.Engine.Keeps()...), stop: stop}
-	_, _ = u.DiskBytes(ctx) // record the initial usage; on error, the next measurement does
+	_, _ = u.DiskBytes(ctx) // record the initial usage; if this fails, the next measurement records it
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.underWay == nil {
@@ -98,15 +98,15 @@ func (b *Builder) begin(ctx context.Context, work string) (_ context.Context, do
 	}
 }
 
-// file identifies a file with any number of names.
+// file identifies a file, regardless of its names.
 type file struct{ dev, ino uint64 }
 
 // blockSize is the unit of st_blocks in bytes, on every file system.
 const blockSize = 512
 
 // treeBytes returns the disk usage below dir, without other file systems.
-// Running steps change the tree, so it ignores files that have disappeared. It
-// follows no links.
+// Running steps change the tree, so treeBytes ignores files that have
+// disappeared. It follows no links.
 func treeBytes(ctx context.Context, dir string, files map[file]bool) (sum int64, err error) {
 	var top unix.Stat_t
 	if err := unix.Lstat(dir, &top); err != nil {
@@ -124,7 +124,7 @@ func treeBytes(ctx context.Context, dir string, files map[file]bool) (sum int64,
 			return nil //nolint:nilerr // the file is gone
 		}
 		if stat.Dev != top.Dev && d.IsDir() {
-			return fs.SkipDir // a mount in a step's view, which is counted at its source
+			return fs.SkipDir // a mount that a step sees; it is counted at its source
 		}
 		if key := (file{stat.Dev, stat.Ino}); !d.IsDir() && stat.Nlink > 1 {
 			if files[key] {

@@ -19,14 +19,15 @@ type Source struct {
 	Group  int // the user's group
 }
 
-// Copy copies the folder to a new folder, to. It reads with the rights of the user,
-// follows no links, and skips everything but files, folders and links. The copy belongs
-// to this process's user. It requires root unless User and Group are this process's own.
+// Copy copies the folder to the new folder to. It reads with the rights of the
+// user, follows no links, and skips everything but files, folders and links.
+// The copy belongs to this process's user. It requires root unless User and
+// Group are this process's own.
 func (s Source) Copy(ctx context.Context, to string) error {
 	done := make(chan error)
 	go func() {
-		// The thread is never unlocked: it ends with this goroutine, since it has lost
-		// its groups.
+		// The thread has lost its supplementary groups. So it is never
+		// unlocked, and ends with this goroutine.
 		runtime.LockOSThread()
 		r := reader{ctx: ctx, user: s.User, group: s.Group, ownUser: os.Geteuid(), ownGroup: os.Getegid()}
 		err := r.leaveGroups()
@@ -41,11 +42,11 @@ func (s Source) Copy(ctx context.Context, to string) error {
 	return nil
 }
 
-// reader opens files with the rights of a user. It is used by one thread.
+// reader opens files with the rights of a user. Only one thread may use it.
 type reader struct {
 	ctx               context.Context
 	user, group       int
-	ownUser, ownGroup int // of this process
+	ownUser, ownGroup int // ids of this process
 }
 
 // leaveGroups removes the supplementary groups of the calling thread.
@@ -60,7 +61,7 @@ func (r reader) leaveGroups() error {
 	return nil
 }
 
-// as calls f while the calling thread opens files as the user.
+// as calls f. While f runs, the calling thread opens files as the user.
 func (r reader) as(f func() error) error {
 	err := r.become(r.user, r.group)
 	if err == nil {
@@ -69,15 +70,16 @@ func (r reader) as(f func() error) error {
 	return errors.Join(err, r.become(r.ownUser, r.ownGroup))
 }
 
-// become changes the user and the group with which the calling thread opens files. The
-// kernel adds and removes the capabilities that override file modes.
+// become changes the user and the group with which the calling thread opens
+// files. The kernel then removes or restores the capabilities that override
+// file modes.
 func (reader) become(user, group int) error {
 	const same = ^uintptr(0)
 	for _, c := range []struct {
 		call uintptr
 		id   int
 	}{{unix.SYS_SETFSGID, group}, {unix.SYS_SETFSUID, user}} {
-		_, _, _ = unix.RawSyscall(c.call, uintptr(c.id), 0, 0) // it returns the id before, also on failure
+		_, _, _ = unix.RawSyscall(c.call, uintptr(c.id), 0, 0) // the call returns the previous id, even on failure
 		if now, _, _ := unix.RawSyscall(c.call, same, 0, 0); int(now) != c.id {
 			return fmt.Errorf("cannot open files as user %d and group %d", user, group)
 		}
@@ -168,7 +170,7 @@ func (r reader) copyFile(dir int, name, to string) error {
 	}
 	defer func() { _ = from.Close() }() // opened for reading only
 	if info, err := from.Stat(); err != nil || !info.Mode().IsRegular() {
-		return err // something else has taken its place
+		return err // the file was replaced by another type
 	}
 	w, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -178,7 +180,7 @@ func (r reader) copyFile(dir int, name, to string) error {
 	return errors.Join(err, w.Close(), copyMode(from, to))
 }
 
-// copyMode gives a copy the permissions of the original.
+// copyMode copies the permissions of the original to a copy.
 func copyMode(from *os.File, to string) error {
 	info, err := from.Stat()
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 
 // location fills in the line of the failed step.
 func (f *Failure) location(text string) {
-	all, _ := instructions(text) // the instructions before a mistake are enough
+	all, _ := instructions(text) // the instructions before a syntax error are enough
 	for _, in := range all {
 		if f.Line >= in.line && f.Line <= in.end || f.Line == 0 && f.Step != "" && squeeze(f.Step) == squeeze(in.text) {
 			f.Line, f.Step = in.line, squeeze(in.text)
@@ -43,7 +43,7 @@ var (
 	directive    = regexp.MustCompile(`^#[ \t]*([A-Za-z][A-Za-z0-9]*)[ \t]*=[ \t]*(.*)$`)
 	continuation = regexp.MustCompile(`(^|[^\\])\\[ \t]*$`)
 	bothSlashes  = regexp.MustCompile(`\\\\[ \t]*$`)
-	// Words that BuildKit takes for a here-document, and the subset that every
+	// Words that BuildKit parses as a here-document, and the subset that every
 	// shell and parser reads alike.
 	hereWord     = regexp.MustCompile(`^\d*<<-?[^<]*$`)
 	hereDocument = regexp.MustCompile(`^\d*<<(-?)(?:"([A-Za-z_][A-Za-z0-9_.]*)"|'([A-Za-z_][A-Za-z0-9_.]*)'|([A-Za-z_][A-Za-z0-9_.]*))$`)
@@ -55,8 +55,8 @@ var known = map[string]bool{
 	"MAINTAINER": true, "ONBUILD": true, "RUN": true, "SHELL": true, "STOPSIGNAL": true, "USER": true, "VOLUME": true, "WORKDIR": true,
 }
 
-// instructions splits a Dockerfile. If engines may read something differently,
-// it returns a [*Failure] along with the instructions before it.
+// instructions splits a Dockerfile. If engines may parse a line differently, it
+// returns a [*Failure] and the instructions before that line.
 func instructions(text string) (all []instruction, err error) {
 	text = strings.TrimPrefix(text, "\uFEFF")
 	lines := strings.Split(text, "\n")
@@ -152,14 +152,14 @@ func directives(lines []string) error {
 	return nil
 }
 
-// A hereName is the name that ends a here-document.
+// A hereName is the delimiter of a here-document.
 type hereName struct {
 	name string
-	tabs bool // the name may be indented by tabs
+	tabs bool // tabs may precede the delimiter
 }
 
-// hereDocuments returns the names of the here-documents that an instruction
-// starts.
+// hereDocuments returns the delimiters of the here-documents that an
+// instruction starts.
 func (in instruction) hereDocuments() (names []hereName, err error) {
 	word := in.name()
 	if !strings.Contains(in.text, "<<") || word != "RUN" && word != "COPY" && word != "ADD" && word != "ONBUILD" {

@@ -12,8 +12,8 @@ import (
 // workPrefix is the name prefix of the folders of builds.
 const workPrefix = "dockerfile-"
 
-// making keeps Sweep from removing a folder that another build has created but
-// not locked yet.
+// making prevents Sweep from removing a folder that a build has created but not
+// locked yet.
 var making sync.Mutex
 
 // workDir creates the folder of a build, which holds its secrets. A lock tells
@@ -28,14 +28,14 @@ func workDir(dir string) (work string, done func() error, err error) {
 		return "", nil, err
 	}
 	f, err := lockfile.Open(work)
-	if err != nil { // Sweep in another process holds it and removes the folder
+	if err != nil { // Sweep in another process has locked the folder, and removes it
 		return "", nil, errors.Join(err, os.RemoveAll(work))
 	}
 	return work, func() error { return errors.Join(os.RemoveAll(work), f.Close()) }, nil
 }
 
-// Sweep removes the folders of killed builds from a Builder's folder, with
-// their secrets. The networks of these builds end with their folders.
+// Sweep removes the folders of killed builds, which contain secrets, from a
+// Builder's folder. The networks of these builds end with their folders.
 func Sweep(dir string) error {
 	left, err := filepath.Glob(filepath.Join(dir, workPrefix+"*"))
 	if err != nil {
@@ -45,7 +45,7 @@ func Sweep(dir string) error {
 	for _, path := range left {
 		f, err := lockfile.Open(path)
 		if err != nil {
-			continue // its build is running, or it is gone
+			continue // the build is running, or the folder is gone
 		}
 		errs = append(errs, os.RemoveAll(path))
 		_ = f.Close()

@@ -7,16 +7,16 @@ import (
 	"aloft/internal/fault"
 )
 
-// Change is what a pull request changes.
+// Change holds the changes of a pull request.
 type Change struct {
-	Base string // the commit on which the change is based
-	Text []byte // as git diff --binary --full-index prints it
+	Base string // the merge base
+	Text []byte // output of git diff --binary --full-index
 }
 
-// Change returns the changes of the commit tip since it left base, which is a
-// branch, tag or commit. tip is a full commit id, and need be on no branch: it may be
-// of a pull request from a fork. Changes of more than max bytes are a fault. Other
-// errors are those of [Gateway.Check].
+// Change returns the changes from the merge base of base and tip to tip. base
+// is a branch, tag or commit. tip is a full commit id; it need not be on a
+// branch, so it may come from a fork's pull request. Changes of more than max
+// bytes are a fault. Other errors are those of [Gateway.Check].
 func (g *Gateway) Change(ctx context.Context, repoURL, base, tip string, max int) (Change, error) {
 	r, m, err := g.open(repoURL)
 	if err != nil {

@@ -17,7 +17,7 @@ type command struct{ Old, New, Ref string }
 
 // pushRequest is the part of a push before the pack.
 type pushRequest struct {
-	Commands     []command // none in a probe, which only tests whether a push is allowed
+	Commands     []command // none in a probe, by which git tests whether a push is allowed
 	Capabilities []string
 }
 
@@ -31,7 +31,7 @@ const (
 var commandPattern = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64}) ([0-9a-f]{40}|[0-9a-f]{64}) ([!-~\x80-\x{10FFFF}]+)$`)
 
 // readPushRequest reads a push up to the pack. It ignores the lines about a
-// shallow clone's boundary, since all objects needed must be in the pack or in
+// shallow clone's boundary, since all needed objects must be in the pack or in
 // the mirror. It refuses signed pushes and push options, which the server does
 // not offer.
 func readPushRequest(r *bufio.Reader, idLength int) (pushRequest, error) {

@@ -12,14 +12,14 @@ import (
 )
 
 // maxFetchRequest is the maximum size in bytes of a fetch request. It is
-// buffered in memory, so that client and git cannot deadlock by waiting for
-// each other.
+// buffered in memory, because client and git could deadlock if each waited for
+// the other.
 const maxFetchRequest = 16 << 20
 
 // smallFetch is the size in bytes up to which a fetch request is read without
-// waiting. A larger one names tens of thousands of objects, and checking these
-// takes several times the request's size in memory: a machine has one such
-// request at a time, and the server checks maxLarge at a time.
+// waiting. A larger request names tens of thousands of objects, and checking
+// them takes several times the request's size in memory. So each machine may
+// have one large request at a time, and the server maxLarge.
 const (
 	smallFetch = 1 << 20
 	maxLarge   = 2
@@ -78,12 +78,12 @@ func (q *request) fetch(ctx context.Context) {
 	}
 }
 
-// wantLine matches a line that requests an object, or its size (object-info).
+// wantLine matches a line that requests an object or its size (object-info).
 var wantLine = regexp.MustCompile(`^(?:want|oid) ([0-9a-f]{40}|[0-9a-f]{64})(?:[ \n]|$)`)
 
 // mayWant reports whether every requested object is reachable from a branch or
-// a tag. If not, it sends the error. git itself would serve any object in the
-// mirror.
+// a tag. If not, it sends the error. The check is necessary because git would
+// serve any object in the mirror.
 func (q *request) mayWant(ctx context.Context, in []byte) bool {
 	if len(in) > smallFetch {
 		if !take(ctx, q.g.large) {

@@ -69,7 +69,7 @@ func (g *Gateway) Export(ctx context.Context, repoURL, commit, dir string) error
 	return m.Export(ctx, commit, dir)
 }
 
-// IDs returns the object ids of paths in such a commit; see
+// IDs returns the object ids of paths in a commit returned by Files; see
 // [mirror.Mirror.IDs].
 func (g *Gateway) IDs(ctx context.Context, repoURL, commit string, paths []string) (map[string]string, error) {
 	_, m, err := g.open(repoURL)
@@ -82,7 +82,7 @@ func (g *Gateway) IDs(ctx context.Context, repoURL, commit string, paths []strin
 // Commit describes a commit; see [mirror.Commit].
 type Commit = mirror.Commit
 
-// Log returns the commits of a branch since base. Both are full commit ids in
+// Log returns the commits on a branch since base. Both are full commit ids in
 // the mirror; see [mirror.Mirror.Log].
 func (g *Gateway) Log(ctx context.Context, repoURL, base, tip string, most int) ([]Commit, error) {
 	_, m, err := g.open(repoURL)

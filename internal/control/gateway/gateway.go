@@ -35,33 +35,33 @@ import (
 	"aloft/internal/fault"
 )
 
-// Credential is what a forge requires for access; see [mirror.Credential].
+// Credential is a login for a forge; see [mirror.Credential].
 type Credential = mirror.Credential
 
 // Config holds the folder of mirrors and the limits for machines.
 type Config struct {
 	Dir         string       // folder of mirrors, created if needed; no other process may use it
 	Credentials []Credential // the longest matching URL prefix wins
-	// Files are folders of this host in which file:// URLs may name repositories;
-	// none if empty. Private are folders in which they never may.
+	// Files are folders of this host whose repositories file:// URLs may name;
+	// none if empty. Repositories in Private are never used.
 	Files, Private []string
 	Host           mirror.Host  // see [mirror.Config]
 	GitPath        string       // defaults to "git" on the PATH
-	Environ        []string     // os.Environ(), from which git gets PATH, proxies, CAs and ssh agent
+	Environ        []string     // os.Environ(); git gets PATH, proxies, CAs and ssh agent from it
 	Logger         *slog.Logger // nil means no logging
 	MaxPack        int64        // bytes of one push, and of one large file; 2 GiB if 0
 	MaxMirror      int64        // bytes of one mirror; 32 GiB if 0
 	MaxRefs        int          // branches and tags of a repository; 250,000 if 0
-	Network        Network      // judges git servers without a credential; nil allows all
+	Network        Network      // checks git servers without a credential; nil allows all
 	LFSHosts       []string     // hosts in private networks that may store large files
 	MaxRequests    int          // concurrent requests per machine; 8 if 0
-	// Room returns an error if the disk of Dir is nearly full; pushes above 1 MiB
-	// are refused then. nil means no check.
+	// Room returns an error if the disk of Dir is nearly full; the gateway then
+	// refuses pushes above 1 MiB. nil means no check.
 	Room func() error
 }
 
-// Network checks and dials hosts that the operator's configuration does not
-// name.
+// Network checks hosts that the operator's configuration does not name, and
+// dials them.
 type Network interface {
 	mirror.Network
 	lfs.Network
@@ -78,8 +78,8 @@ type Gateway struct {
 	serving     sync.WaitGroup // running requests
 	large       chan struct{}  // limits large fetch requests
 	room        func() error   // may be nil
-	unpacking   [2]lane        // limit the pushes that are unpacked: small ones, and large ones
-	pushWait    time.Duration  // how long a push waits in a lane
+	unpacking   [2]lane        // concurrency limits for unpacking small and large pushes
+	pushWait    time.Duration  // timeout of a push that waits in a lane
 
 	mu       sync.Mutex
 	sessions map[[32]byte]*session // by hash of the credential
@@ -130,7 +130,7 @@ func (g *Gateway) Close() error {
 	return g.mirrors.Close()
 }
 
-// RefInfo lists the refs of a repository on its server at one moment.
+// RefInfo lists a repository's refs as its server reported them at one moment.
 type RefInfo struct {
 	DefaultBranch string
 	Commit        string            // commit of the ref; "" if the repository has no commits
@@ -162,9 +162,9 @@ func (g *Gateway) Check(ctx context.Context, repoURL, ref string) (RefInfo, erro
 	return RefInfo{snap.DefaultBranch, got.Commit, got.Branch, snap.Branches()}, nil
 }
 
-// Diff returns at most max bytes of the changes on branch since it left base (a
-// branch, tag or commit), as the repository's server has them now. It returns
-// the errors of [Gateway.Check].
+// Diff returns at most max bytes of the changes on branch since its merge base
+// with base (a branch, tag or commit). It first refreshes both from the
+// repository's server. It returns the errors of [Gateway.Check].
 func (g *Gateway) Diff(ctx context.Context, repoURL, base, branch string, max int) (diff string, truncated bool, err error) {
 	m, from, to, err := g.between(ctx, repoURL, base, branch)
 	if err != nil {

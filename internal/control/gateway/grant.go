@@ -18,28 +18,28 @@ import (
 	"aloft/internal/redact"
 )
 
-// Grant lists the git operations that one run may do.
+// Grant lists the git operations that a run may perform.
 type Grant struct {
 	AgentID string
 	RunID   string
-	Repos   []string          // URLs that it may fetch
-	Push    map[string]string // URL → the only branch that it may push; it may fetch these URLs too
-	// Existing allows the branches to exist without the agent having created
-	// them: the agent works on somebody's branch. Otherwise the agent's first
-	// push must create the branch, and an existing branch counts as taken.
-	// Branches created by an earlier push belong to the agent even after a
-	// restart, recorded next to the mirror. If a caller knows of such a push from
-	// elsewhere (another server, or a mirror since deleted), it lists the
-	// repository in Pushed.
+	Repos   []string          // URLs that the run may fetch
+	Push    map[string]string // URL → the only branch that the run may push; it may fetch these URLs too
+	// Existing allows pushes to branches that the agent did not create, because
+	// the agent works on somebody's branch. Otherwise the agent's first push
+	// must create the branch, and an existing branch counts as taken. Branches
+	// created by an earlier push belong to the agent even after a restart,
+	// because a file next to the mirror records them. If a caller knows of such
+	// a push from elsewhere (another server, or a mirror since deleted), it
+	// lists the repository in Pushed.
 	Existing   bool
 	Pushed     []string // URLs in Push whose branch the agent is known to have created
-	AllowForce bool     // it may force-push its branch
-	// Secrets are values, by name, that a push must not contain: not in file
-	// contents, file names or commit messages, nor in an encoding that package
+	AllowForce bool     // the run may force-push its branch
+	// Secrets are values by name. A push must not contain them in file
+	// contents, file names or commit messages, even in an encoding that package
 	// redact knows. Content that the repository already has is not checked.
 	Secrets map[string]string
-	// Credential is the credential of an earlier grant, to use again: 64 hex
-	// digits. If it is empty, Grant generates one.
+	// Credential is the credential of an earlier grant, to be reused: 64 hex
+	// digits. If it is empty, Grant generates a credential.
 	Credential string
 }
 
@@ -50,30 +50,30 @@ type session struct {
 	repos   map[string]access // by repourl.Repo.Key
 	slots   chan struct{}     // limits concurrent requests
 	queue   atomic.Int64      // number of running and waiting requests
-	large   chan struct{}     // held by a large fetch request
+	large   chan struct{}     // held during a large fetch request
 	push    chan struct{}     // held during a push: pushes run one at a time to save disk space
 	ctx     context.Context   // ends when the grant is revoked
 	end     context.CancelFunc
 }
 
-// access is what a session may do with one repository: fetch, or also push.
+// access says what a session may do with one repository: fetch, or also push.
 type access struct {
-	repo   repourl.Repo // spelled as in the grant, never as by the machine
+	repo   repourl.Repo // as spelled in the grant, not as by the machine
 	mirror *mirror.Mirror
 	branch string // the branch that may be pushed; "" for none
-	exists bool   // the branch may exist although the agent has not created it
+	exists bool   // the agent need not have created the branch
 	made   bool   // the agent is known to have created the branch
 }
 
 var credentialPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // Grant activates a grant and returns its credential for the machine. Grants
-// are kept in memory only: after a restart the server grants again with the
-// same credential, and running machines do not notice.
+// are kept in memory only: after a restart, the server activates them again
+// with the same credentials, so running machines are not affected.
 func (g *Gateway) Grant(grant Grant) (credential string, err error) {
 	s := &session{grant: grant, repos: map[string]access{}, slots: make(chan struct{}, g.maxRequests), large: make(chan struct{}, 1), push: make(chan struct{}, 1)}
 	s.secrets = redact.New(grant.Secrets)
-	s.grant.Secrets = nil // keep the values out of logs
+	s.grant.Secrets = nil // keep the secrets out of logs
 	for _, u := range grant.Repos {
 		if err := g.allow(s, u, ""); err != nil {
 			return "", err
@@ -88,7 +88,7 @@ func (g *Gateway) Grant(grant Grant) (credential string, err error) {
 		}
 	}
 	credential = grant.Credential
-	s.grant.Credential = "" // keep it out of logs
+	s.grant.Credential = "" // keep the credential out of logs
 	switch {
 	case credential == "":
 		var b [32]byte
@@ -129,10 +129,9 @@ func (g *Gateway) Revoke(credential string) {
 }
 
 // session returns the grant of the credential in a request, or nil. The
-// credential is a bearer token or, for clients without that, the password of
-// basic authentication. Credentials are looked up by hash, so timing reveals
-// nothing. If there is a session, the caller must call g.serving.Done when the
-// request ends.
+// credential is a bearer token or the password of basic authentication.
+// Credentials are looked up by hash, so timing reveals nothing. If there is a
+// session, the caller must call g.serving.Done when the request ends.
 func (g *Gateway) session(r *http.Request) *session {
 	var credential string
 	var ok bool
@@ -155,12 +154,13 @@ func (g *Gateway) session(r *http.Request) *session {
 	return s
 }
 
-// machineOf is the context key of the agent or build whose machine sends a
-// request.
+// machineOf is the context key for the id of the agent or build whose machine
+// sends a request.
 type machineOf struct{}
 
-// Of returns a handler for the machine of one agent or build. It accepts no
-// credential that was granted to another, which a log or a transcript may show.
+// Of returns a handler for the machine of one agent or build. It refuses
+// credentials of other agents and builds, which may have leaked through a log
+// or a transcript.
 func Of(gateway http.Handler, agentID string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		gateway.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), machineOf{}, agentID)))
@@ -168,8 +168,8 @@ func Of(gateway http.Handler, agentID string) http.Handler {
 }
 
 // access returns what a session may do with a repository. The protocol does not
-// matter: a submodule may be named git@host:o/r when the grant says
-// https://host/o/r. The grant's spelling is used.
+// matter: a submodule may use the URL git@host:o/r although the grant contains
+// https://host/o/r. The result has the grant's URL.
 func (s *session) access(r repourl.Repo) (access, bool) {
 	if a, ok := s.repos[r.Key()]; ok {
 		return a, true

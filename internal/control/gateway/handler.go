@@ -28,11 +28,11 @@ type request struct {
 	rc       *http.ResponseController
 	body     io.Reader
 	start    time.Time
-	host     string     // name by which the machine calls this gateway
+	host     string     // host name that the machine uses for this gateway
 	object   lfs.Object // LFS object in the path, if any
 }
 
-// endpoint is the end of a path and its handler.
+// endpoint is the last part of a path and its handler.
 type endpoint struct {
 	suffix, method, service string
 	serve                   func(*request, context.Context)
@@ -54,7 +54,7 @@ var oneLargeFile = []endpoint{
 }
 
 // ServeHTTP serves one request of a machine. The surrounding server must limit
-// connections, headers and the time for them.
+// connections, and the size and time of headers.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-cache, max-age=0, must-revalidate")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -130,9 +130,9 @@ func route(r *http.Request) (*endpoint, string, lfs.Object) {
 	return nil, "", lfs.Object{}
 }
 
-const maxWait = 30 * time.Second // for another request of the machine to end
+const maxWait = 30 * time.Second // timeout for a request slot
 
-const maxQueue = 64 // running and waiting requests of one machine
+const maxQueue = 64 // maximum of running and waiting requests per machine
 
 // enter waits for one of the session's request slots. leave releases it.
 func (s *session) enter(ctx context.Context) bool {
@@ -147,8 +147,8 @@ func (s *session) enter(ctx context.Context) bool {
 	return true
 }
 
-// take waits up to maxWait for a place in slots. The caller receives from slots to
-// give the place back.
+// take waits up to maxWait for a slot. The caller receives from slots to
+// release the slot.
 func take(ctx context.Context, slots chan<- struct{}) bool { return takeWithin(ctx, slots, maxWait) }
 
 func takeWithin(ctx context.Context, slots chan<- struct{}, limit time.Duration) bool {
@@ -163,7 +163,7 @@ func takeWithin(ctx context.Context, slots chan<- struct{}, limit time.Duration)
 	return false
 }
 
-// sayBusy refuses a request for which no place became free.
+// sayBusy refuses a request for which no slot became free.
 func sayBusy(w http.ResponseWriter) {
 	w.Header().Set("Retry-After", "5")
 	say(w, http.StatusServiceUnavailable, "Too many git commands run at once in this machine.", "Wait for some to end.")
@@ -176,8 +176,8 @@ func (s *session) leave() {
 
 var protocolPattern = regexp.MustCompile(`^version=[012]$`)
 
-// gitProtocol returns the Git-Protocol header, or "" if it contains something
-// unknown.
+// gitProtocol returns the Git-Protocol header, or "" if the header contains an
+// unknown value.
 func gitProtocol(r *http.Request) string {
 	for part := range strings.SplitSeq(r.Header.Get("Git-Protocol"), ":") {
 		if protocolPattern.MatchString(part) {
@@ -215,7 +215,7 @@ func (l *lazyGzip) Read(p []byte) (int, error) {
 	return l.z.Read(p)
 }
 
-// say sends an error that git shows to its user, with a hint what to do.
+// say sends an error that git shows to its user, with a hint.
 func say(w http.ResponseWriter, status int, message, hint string) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(idleTimeout))
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -154,7 +154,7 @@ func (q *request) lfsDownload(ctx context.Context) {
 	out := &patientWriter{w: q.w, rc: q.rc}
 	if _, err := io.Copy(out, io.LimitReader(body, answer.Size)); err != nil || out.written < answer.Size {
 		q.log("git lfs download", "failed", "oid", q.object.OID, "bytes", out.written, "err", err)
-		panic(http.ErrAbortHandler) // the machine must not consider the file complete
+		panic(http.ErrAbortHandler) // abort, so that the machine does not consider the file complete
 	}
 	q.log("git lfs download", "done", "oid", q.object.OID, "bytes", out.written)
 }
@@ -181,7 +181,7 @@ func (q *request) lfsUpload(ctx context.Context) {
 		return
 	}
 	defer func() { _ = spool.Close() }()
-	if err := os.Remove(spool.Name()); err != nil { // the file exists as long as it is open
+	if err := os.Remove(spool.Name()); err != nil { // the file stays readable until it is closed
 		q.failLFS("git lfs upload", err)
 		return
 	}
@@ -235,8 +235,8 @@ func (q *request) mayUpload() bool {
 	return false
 }
 
-// lfsRemote returns the LFS server of the repository, which is reached by https
-// even if the repository is reached by ssh.
+// lfsRemote returns the LFS server of the repository. It is reached by https
+// even if git reaches the repository by ssh.
 func (q *request) lfsRemote(ctx context.Context) (lfs.Remote, error) {
 	web, ok := q.access.repo.Web()
 	if !ok {
@@ -262,7 +262,7 @@ func (q *request) failLFS(what string, err error) {
 	case fault.KindDenied:
 		status = http.StatusForbidden
 	case fault.KindExhausted, fault.KindInvalid:
-		status = http.StatusBadRequest // git lfs gives 422 another meaning and retries on 5xx
+		status = http.StatusBadRequest // 422 has another meaning for git lfs, and git lfs retries after 5xx
 	case fault.KindInternal:
 		status = http.StatusInternalServerError
 	}

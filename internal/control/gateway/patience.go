@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// idleTimeout is how long a machine may send or receive nothing within a
-// request.
+// idleTimeout is how long a request may make no progress in sending or
+// receiving.
 const idleTimeout = 2 * time.Minute
 
 // patientReader reads a request body. It sets an idle timeout for each read,
@@ -18,8 +18,8 @@ type patientReader struct {
 	rc   *http.ResponseController
 }
 
-// newPatientReader also sets a deadline for the first read, and for an unread
-// body that the server drains.
+// newPatientReader also sets a deadline for the first read. The deadline also
+// applies if the server drains an unread body.
 func newPatientReader(w http.ResponseWriter, r *http.Request) *patientReader {
 	p := &patientReader{r.Body, http.NewResponseController(w)}
 	// Replace the deadline of an earlier request on the connection.
@@ -34,15 +34,15 @@ func (p *patientReader) Read(b []byte) (int, error) {
 	p.deadline(time.Now().Add(idleTimeout))
 	n, err := p.body.Read(b)
 	if errors.Is(err, io.EOF) {
-		// The server now watches the connection for closing; that read must have no
-		// deadline.
+		// The HTTP server now reads in the background to detect a closed
+		// connection; this read must have no deadline.
 		p.deadline(time.Time{})
 	}
 	return n, err
 }
 
-// deadline sets the read deadline. Servers that do not support it have a
-// timeout of their own.
+// deadline sets the read deadline. It ignores errors: a server that does not
+// support deadlines has its own timeout.
 func (p *patientReader) deadline(t time.Time) { _ = p.rc.SetReadDeadline(t) }
 
 // patientWriter writes a response without buffering. It sets an idle timeout
@@ -63,7 +63,7 @@ func (p *patientWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// ReadFrom copies in chunks of the size of a pipe.
+// ReadFrom copies in chunks of a pipe's size.
 func (p *patientWriter) ReadFrom(r io.Reader) (int64, error) {
 	start := p.written
 	buf := make([]byte, 64<<10)

@@ -29,7 +29,7 @@ func readPkt(r *bufio.Reader) ([]byte, error) {
 	switch {
 	case n == 0:
 		return nil, nil
-	case n < 4 || n > maxPkt+4: // 1 to 3 belong to protocol 2, which pushes do not use
+	case n < 4 || n > maxPkt+4: // 1 to 3 are special only in protocol 2, which pushes do not use
 		return nil, errPktLine
 	}
 	line := make([]byte, n-4)

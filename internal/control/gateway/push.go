@@ -15,7 +15,7 @@ import (
 
 const pushCapabilities = "report-status side-band-64k ofs-delta atomic quiet agent=aloft"
 
-// advertisePush refreshes the mirror and sends its refs, from which the client
+// advertisePush refreshes the mirror and sends its refs. From them the client
 // knows which objects it need not send.
 func (q *request) advertisePush(ctx context.Context) {
 	if q.access.branch == "" {
@@ -67,7 +67,8 @@ func (q *request) push(ctx context.Context) {
 		return
 	}
 	if verdicts, words := q.judge(p); verdicts != nil {
-		// The client reads the response only after sending everything.
+		// Drain the push, because the client reads the response only after it
+		// has sent everything.
 		n, _ := io.Copy(io.Discard, io.LimitReader(in, q.g.maxPack))
 		for i, c := range p.Commands {
 			q.log("git push", "refused: "+verdicts[i].reason, "ref", c.Ref, "old", c.Old, "new", c.New, "bytes", n)
@@ -104,17 +105,17 @@ func (q *request) push(ctx context.Context) {
 	q.report(p, []verdict{{c.Ref, out.Reason}}, out.Words)
 }
 
-// Limits of unpacking, for all machines together. git may take the memory for each
-// push that it unpacks, so that all take at most 12 GiB. Small pushes, which are
-// most, do not wait for large ones.
+// Limits of unpacking, for all machines together. git may use this memory for
+// each push that it unpacks, so all pushes together use at most 12 GiB. Small
+// pushes, the majority, do not wait for large ones.
 const (
 	maxSmallPushes  = 4
 	maxLargePushes  = 2
 	smallPushMemory = 1 << 30         // enough for a delta of two files below git's core.bigFileThreshold of 512 MiB
-	maxPushWait     = 2 * time.Minute // for another push to be unpacked
+	maxPushWait     = 2 * time.Minute // timeout for a lane
 )
 
-// A lane is a limit of concurrent pushes, and the memory of each in bytes.
+// A lane limits concurrent pushes, and the memory of each in bytes.
 type lane struct {
 	slots  chan struct{}
 	memory uint64
@@ -158,8 +159,9 @@ func (g *Gateway) hasRoom() error {
 	return nil
 }
 
-// judge checks the commands against the grant. If one is refused, all are, with
-// a verdict for each. It returns nil verdicts if all are allowed.
+// judge checks the commands against the grant. If it refuses one command, it
+// refuses all, and returns a verdict for each. It returns nil if all are
+// allowed.
 func (q *request) judge(p pushRequest) (verdicts []verdict, words string) {
 	allowed := "refs/heads/" + q.access.branch
 	refused := false

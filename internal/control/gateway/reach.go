@@ -18,17 +18,17 @@ import (
 // is untrusted.
 type ReachRequest struct {
 	Own   []Source
-	Named []string // as in github.com/org/repo, or URLs
-	// Allow lists URL prefixes that the operator allows repositories to name. If
-	// Ruled is false, a repository may name those of its own owner on its own
-	// server.
+	Named []string // names such as github.com/org/repo, or URLs
+	// Allow lists URL prefixes of repositories that Named and submodules may
+	// contain. If Ruled is false, Allow is ignored: a repository may name only
+	// repositories of its own owner on its own server.
 	Allow []string
 	Ruled bool
 	// May reports whether the run's user may access a repository; nil allows all.
 	May func(ctx context.Context, repoURL string) bool
 }
 
-// Source is one of the run's own repositories.
+// Source is a repository of the run itself.
 type Source struct {
 	URL string
 	Ref string // branch, tag or commit; "" means the default branch
@@ -52,8 +52,8 @@ const modulesFile = ".gitmodules"
 
 // Reach returns the repositories that a run may fetch in addition to its own:
 // their declared dependencies and, recursively, their submodules, as far as the
-// req's rules allow. Nested submodules are read from the default branch.
-// Unreadable files name nothing.
+// rules of req allow. It reads nested submodules from the default branch, and
+// ignores unreadable files.
 func (g *Gateway) Reach(ctx context.Context, req ReachRequest) Reached {
 	ctx, cancel := context.WithTimeout(ctx, reachLimit)
 	defer cancel()
@@ -140,8 +140,9 @@ func dependency(own []repourl.Repo, name string) (repourl.Repo, error) {
 	return likeOwn(own, r), nil
 }
 
-// likeOwn returns r with the protocol of the agent's own repository of the same
-// host and owner, for which the server has a credential.
+// likeOwn returns r with the protocol of one of the agent's own repositories
+// that has the same host and owner, because the server has a credential for
+// that.
 func likeOwn(own []repourl.Repo, r repourl.Repo) repourl.Repo {
 	for _, o := range own {
 		if o.Name() == r.Name() && o.Scheme() != r.Scheme() && o.Scheme() != "file" && r.Scheme() != "file" {
@@ -175,8 +176,8 @@ func (g *Gateway) submodules(ctx context.Context, from Source) []repourl.Repo {
 
 var moduleURL = regexp.MustCompile(`^\s*(?:\[[^\]]*\])?\s*(?i:url)\s*=\s*(.*?)\s*$`)
 
-// modules parses .gitmodules. Where it differs from git, it merely misses a
-// repository; it grants nothing.
+// modules parses .gitmodules. If it parses a file differently from git, it only
+// misses a repository; it grants no access.
 func modules(base repourl.Repo, data []byte) []repourl.Repo {
 	var out []repourl.Repo
 	for line := range strings.Lines(string(data)) {
@@ -195,8 +196,8 @@ func modules(base repourl.Repo, data []byte) []repourl.Repo {
 	return out
 }
 
-// relative resolves a URL relative to a repository's by git's rules: each ..
-// removes one segment.
+// relative resolves a URL relative to a repository's URL by git's rules: each
+// .. removes one segment.
 func relative(base, to string) string {
 	base = strings.TrimRight(base, "/")
 	for {

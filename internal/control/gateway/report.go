@@ -11,7 +11,7 @@ type verdict struct {
 	reason string // reason of a refusal; "" on success
 }
 
-// report answers a push in the format that the client asked for. The user's git
+// report answers a push in the format that the client requested. The user's git
 // shows each line of words with the prefix "remote:".
 func (q *request) report(p pushRequest, verdicts []verdict, words string) {
 	q.w.Header().Set("Content-Type", "application/x-git-receive-pack-result")

@@ -15,17 +15,17 @@ import (
 	"aloft/internal/control/confine"
 )
 
-// git reads packs and refs that upstreams and machines have made. If the server
-// has the rights of root, or a process that has them, and the host allows it, every
-// git command therefore runs confined (package confine), as a user who owns the
-// files of one mirror and nothing else. It sees only that mirror and the objects of
-// the push in question.
+// git reads packs and refs that upstreams and machines have created. So every
+// git command runs confined (package confine) if the host allows it and the
+// server, or a process that it can ask, has root's rights. git then runs as a
+// user who owns only the files of one mirror, and sees only that mirror and the
+// objects of the current push.
 //
 // This user may be hostile, so the server's own files in a mirror (its
-// configuration, HEAD, claims) belong to the server's user, and so do the folders in
-// which the server renames and removes files (package owner). Those are sticky and
-// writable for the group: git creates files in them, but cannot replace what is the
-// server's. The server follows no links in a mirror.
+// configuration, HEAD, claims) belong to the server's user, and so do the
+// folders in which the server renames and removes files (package owner). Those
+// folders are sticky and writable for the group: git creates files in them, but
+// cannot replace the server's files. The server follows no links in a mirror.
 
 // userOf returns the user for a mirror with the given hash. Two mirrors may have
 // the same user; their commands still do not see each other.

@@ -1,7 +1,7 @@
 // Package buildah builds Dockerfiles with Debian's buildah, a program without a
-// daemon. It runs in a cell, and runs RUN steps in containers of an OCI runtime
-// inside the cell. Old versions of buildah follow links out of the build's
-// files, but nothing that a cell can see is worth stealing.
+// daemon. buildah runs in a cell, and executes RUN steps in containers inside
+// the cell. Old versions of buildah follow links out of the build's files, but
+// no file that is visible in a cell is secret.
 package buildah
 
 import (
@@ -27,8 +27,8 @@ import (
 type Config struct {
 	Path    string           // path of buildah, below /usr
 	Runtime string           // path of the OCI runtime, for the cell and for RUN steps inside it
-	Dir     string           // for buildah's caches: base images and build steps
-	Links   dockerfile.Links // creates networks for builds; nil if there can be none
+	Dir     string           // folder for buildah's caches: base images and build steps
+	Links   dockerfile.Links // creates networks for builds; nil if networks are unavailable
 }
 
 // Engine is a [dockerfile.Engine].
@@ -47,8 +47,7 @@ func New(conf Config) (*Engine, error) {
 	if err := os.MkdirAll(conf.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("buildah: %w", err)
 	}
-	// Left by earlier versions, which kept one store for all builds, owned by
-	// root.
+	// Earlier versions left this store, which all builds shared and root owned.
 	for _, d := range []string{"root", "run", "tmp", "builds.lock"} {
 		if err := os.RemoveAll(filepath.Join(conf.Dir, d)); err != nil {
 			return nil, fmt.Errorf("buildah: %w", err)
@@ -90,7 +89,8 @@ func (e *Engine) Confines() bool { return e.conf.Links != nil }
 // Fetches implements [dockerfile.Engine].
 func (e *Engine) Fetches() bool { return false }
 
-// HereDocuments implements [dockerfile.Engine]: version 1.33 was the first.
+// HereDocuments implements [dockerfile.Engine]: buildah supports them since
+// version 1.33.
 func (e *Engine) HereDocuments() bool { return e.documents }
 
 // Close implements [dockerfile.Engine].
@@ -131,10 +131,11 @@ func (e *Engine) Build(ctx context.Context, job dockerfile.Job, out func(line st
 	return err
 }
 
-// tidyTime is the timeout for removing the leftovers of an interrupted build.
+// tidyTime is the timeout for removing an interrupted build's leftovers.
 const tidyTime = 2 * time.Minute
 
-// script runs a command in the cell and discards its output unless it fails.
+// script runs a command in the cell. It discards the output unless the command
+// fails.
 func script(ctx context.Context, cell dockerfile.Cell, text string, args ...string) error {
 	var last string
 	if err := cell.Run(ctx, text, args, func(line string) { last = line }); err != nil {
@@ -181,7 +182,7 @@ func (e *Engine) build(ctx context.Context, cell dockerfile.Cell, out func(line 
 	why := ""
 	err = cell.Run(ctx, build, args, func(line string) {
 		if strings.Contains(line, "can't raise ambient capability") {
-			return // printed for each capability on hosts that drop some from root; RUN steps have them all the same
+			return // buildah prints this for each capability that the host drops from root, but RUN steps still have the capability
 		}
 		steps.See(line)
 		if text, ok := strings.CutPrefix(line, "error building at STEP "); ok {
@@ -220,7 +221,7 @@ func (e *Engine) imageID(job dockerfile.Job) string { return filepath.Join(job.W
 func (e *Engine) arguments(cell dockerfile.Cell, job dockerfile.Job) ([]string, error) {
 	args := []string{
 		"build", "--isolation", "oci", "--runtime", filepath.Join(dockerfile.InBin, filepath.Base(e.conf.Runtime)),
-		"--network", "host", // of the cell's namespace, which is the server's, that of a link, or an isolated one
+		"--network", "host", // the cell's network namespace: the server's, a link's, or an isolated one
 		"--format", "oci", "--layers", "--force-rm", "--pull-never", "--file", cell.Inside(job.Dockerfile), "--iidfile", cell.Inside(e.imageID(job)),
 	}
 	if job.NoCache {
@@ -230,8 +231,8 @@ func (e *Engine) arguments(cell dockerfile.Cell, job dockerfile.Job) ([]string, 
 		args = append(args, "--target", job.Target)
 	}
 	files := map[string]string{}
-	// Without its own file, buildah would read the one in the context, which may
-	// be a link to anywhere.
+	// If there were no file, buildah would read the one in the context, which
+	// may be a link to any file.
 	ignore := job.Ignore
 	if ignore == "" {
 		ignore = filepath.Join(job.Work, "ignore")
@@ -263,8 +264,8 @@ func (e *Engine) link(ctx context.Context, job dockerfile.Job) (dockerfile.Link,
 	return e.conf.Links(ctx, dir, job.Policy)
 }
 
-// reason strips from buildah's last message what the failure's step already
-// says.
+// reason removes from buildah's last message the text that the failure's step
+// already contains.
 func reason(why string, err error) string {
 	why = strings.TrimPrefix(why, "building at STEP ")
 	if strings.HasPrefix(why, `"`) {
@@ -281,8 +282,8 @@ func reason(why string, err error) string {
 	return why
 }
 
-// Find returns the path of a usable buildah, or an error that says why there is
-// none.
+// Find returns the path of a usable buildah, or an error that says why none is
+// usable.
 func Find() (string, error) {
 	path, err := exec.LookPath("buildah")
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package buildkit builds Dockerfiles with BuildKit: either with a buildkitd
-// that each build starts in its cell, or with one that runs elsewhere and is
-// isolated by its operator.
+// that each build starts in its cell, or with a buildkitd that runs elsewhere
+// and that its operator isolates.
 package buildkit
 
 import (
@@ -28,8 +28,8 @@ type Config struct {
 	Buildkitd string           // path of the daemon to start; or
 	Address   string           // address of a running daemon, as in BUILDKIT_HOST
 	Runtime   string           // path of the OCI runtime, for the cell and for RUN steps inside it
-	Dir       string           // for the caches of a daemon started here
-	Links     dockerfile.Links // creates networks for that daemon; nil if there can be none
+	Dir       string           // folder for the caches of a daemon started here
+	Links     dockerfile.Links // creates networks for that daemon; nil if networks are unavailable
 }
 
 // Engine is a [dockerfile.Engine].
@@ -37,8 +37,8 @@ type Engine struct{ conf Config }
 
 var _ dockerfile.Engine = (*Engine)(nil)
 
-// New returns the engine. It refuses versions with known ways for a Dockerfile
-// to escape.
+// New returns the engine. It refuses versions with known vulnerabilities that
+// let a Dockerfile escape.
 func New(conf Config) (*Engine, error) {
 	program := conf.Buildkitd
 	if conf.Address != "" {
@@ -50,7 +50,8 @@ func New(conf Config) (*Engine, error) {
 	if err := os.MkdirAll(conf.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("buildkit: %w", err)
 	}
-	// Left by earlier versions, whose daemons ran as root of the host.
+	// Earlier versions, whose daemons ran as root of the host, left this
+	// folder.
 	for _, d := range []string{"root", "linked-root", "link"} {
 		if err := os.RemoveAll(filepath.Join(conf.Dir, d)); err != nil {
 			return nil, fmt.Errorf("buildkit: %w", err)
@@ -88,8 +89,8 @@ func CheckVersion(path string) error {
 // Name implements [dockerfile.Engine].
 func (e *Engine) Name() string { return "buildkit" }
 
-// Confines implements [dockerfile.Engine]. The daemon itself runs on the link,
-// with all that it fetches and runs.
+// Confines implements [dockerfile.Engine]. The daemon itself runs in the link's
+// network, and so do its downloads and steps.
 func (e *Engine) Confines() bool { return e.conf.Links != nil && e.conf.Address == "" }
 
 // Fetches implements [dockerfile.Engine].
@@ -233,7 +234,7 @@ func familiar(ref string) string {
 }
 
 // arguments returns the arguments of buildctl. at maps host paths to the paths
-// that buildctl sees. arguments also writes the files that they refer to.
+// that buildctl sees. It also writes the files to which the arguments refer.
 func arguments(job dockerfile.Job, at func(path string) string, context string) ([]string, error) {
 	dir := filepath.Dir(job.Dockerfile)
 	give := func(path, text string) error {
@@ -243,8 +244,8 @@ func arguments(job dockerfile.Job, at func(path string) string, context string) 
 		return os.Lchown(path, int(job.FirstID), int(job.FirstID))
 	}
 	if job.Ignore == "" {
-		// Without its own file, BuildKit would read the one in the context, which
-		// may be a link to anywhere.
+		// If there were no file, BuildKit would read the one in the context,
+		// which may be a link to any file.
 		if err := give(job.Dockerfile+".dockerignore", ""); err != nil {
 			return nil, err
 		}
@@ -257,7 +258,7 @@ func arguments(job dockerfile.Job, at func(path string) string, context string) 
 			return nil, err
 		}
 	}
-	mode := "host" // the daemon's network: the server's, or that of a cell, which may be isolated
+	mode := "host" // use the daemon's network: the server's, or a cell's, which may be isolated
 	if job.Network == dockerfile.None && job.FirstID == 0 {
 		mode = "none"
 	}
@@ -295,7 +296,7 @@ var (
 	parseLine  = regexp.MustCompile(`^dockerfile parse error on line (\d+): `)
 )
 
-// see extracts details of a failure from a line of output.
+// see extracts details of a failure from an output line.
 func see(f *dockerfile.Failure, line string) {
 	if m := placeLine.FindStringSubmatch(line); m != nil {
 		f.Line, _ = strconv.Atoi(m[1]) // only digits

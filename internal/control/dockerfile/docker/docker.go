@@ -38,8 +38,8 @@ type Engine struct {
 
 var _ dockerfile.Engine = (*Engine)(nil)
 
-// version is the API version, that of Docker 20.10 and Podman 4. Later versions
-// support it too.
+// version is the API version to use. Docker supports it since 20.10, Podman
+// since 4.
 const version = "/v1.41"
 
 // New returns the engine at an address in the form of DOCKER_HOST: unix:///PATH
@@ -83,7 +83,7 @@ func (e *Engine) Close() error {
 }
 
 // name is the name of the Dockerfile in the archive sent to the daemon. No file
-// of a context has it.
+// of a context has this name.
 const name = ".aloft-dockerfile"
 
 // Build implements [dockerfile.Engine].
@@ -122,7 +122,7 @@ func (e *Engine) Build(ctx context.Context, job dockerfile.Job, out func(line st
 		sent <- err
 	}()
 	resp, err := e.do(ctx, http.MethodPost, "/build?"+q.Encode(), body, http.Header{"Content-Type": {"application/x-tar"}, "X-Registry-Config": {auth}})
-	_ = body.Close() // ends send if the daemon did not read everything
+	_ = body.Close() // stops send if the daemon did not read everything
 	if sendErr := <-sent; err != nil {
 		if sendErr != nil && !errors.Is(sendErr, io.ErrClosedPipe) {
 			return sendErr
@@ -134,14 +134,13 @@ func (e *Engine) Build(ctx context.Context, job dockerfile.Job, out func(line st
 	if err != nil {
 		return err
 	}
-	// The image stays in the daemon without a name, as a cache for the next
-	// build.
+	// The image stays in the daemon as an untagged cache for the next build.
 	return e.save(ctx, id, job)
 }
 
-// networkOf returns the parameters for the network of RUN. Podman does not
-// support Docker's value "none": without a parameter of its own it would use
-// the host's network.
+// networkOf returns the API parameters for the network of RUN. Podman does not
+// support Docker's value "none", so it gets its own parameter; otherwise it
+// would use the host's network.
 func networkOf(network string, podman bool) url.Values {
 	if podman && network == dockerfile.None {
 		return url.Values{"networkmode": {"NetworkDisabled"}, "nsoptions": {`[{"Name":"network"}]`}}
@@ -160,7 +159,7 @@ func follow(ctx context.Context, r io.Reader, out func(line string)) (id string,
 	go func() {
 		lines <- dockerfile.Lines(output, func(line string) {
 			if strings.Contains(line, "can't raise ambient capability") {
-				return // RUN steps have the capabilities all the same
+				return // RUN steps still have these capabilities
 			}
 			steps.See(line)
 			if built, ok := strings.CutPrefix(line, builtLine); ok {
@@ -231,8 +230,8 @@ func (e *Engine) Keeps() []string {
 	return nil
 }
 
-// Prune implements [dockerfile.Engine]. It does nothing, because the daemon's
-// cache may belong to others too.
+// Prune implements [dockerfile.Engine]. It does nothing, because others may use
+// the daemon's cache too.
 func (e *Engine) Prune(context.Context) error { return nil }
 
 // do sends a request to the daemon and turns an error response into an error.
@@ -261,7 +260,7 @@ func (e *Engine) do(ctx context.Context, method, path string, body io.Reader, he
 		failure.Message = strings.TrimSpace(resp.Status + " " + string(data))
 	}
 	if method == http.MethodPost && resp.StatusCode != http.StatusNotFound {
-		return nil, &dockerfile.Failure{Why: failure.Message} // the build could not even start
+		return nil, &dockerfile.Failure{Why: failure.Message} // the build did not even start
 	}
 	return nil, fmt.Errorf("docker: %s", failure.Message)
 }
@@ -358,8 +357,8 @@ func sendOne(out *tar.Writer, root *os.Root, path string, d fs.DirEntry) error {
 		if target, err = root.Readlink(path); err != nil {
 			return err
 		}
-		// The daemon would refuse the whole context because of one link that leads
-		// out of it.
+		// Skip such a link, because the daemon would refuse the whole context
+		// for one link that leads out of it.
 		if !filepath.IsAbs(target) && !filepath.IsLocal(filepath.Join(filepath.Dir(path), target)) {
 			return nil
 		}

@@ -14,7 +14,8 @@ import (
 )
 
 // safe refuses a daemon whose builds run as root of its host, or whose version
-// has a known escape. podman reports whether the daemon is Podman.
+// has a known escape vulnerability. podman reports whether the daemon is
+// Podman.
 func (e *Engine) safe(ctx context.Context) (podman bool, err error) {
 	var version struct {
 		Version    string
@@ -52,8 +53,8 @@ var (
 	versionNumber = regexp.MustCompile(`^v?(\d+)\.(\d+)\.(\d+)`)
 )
 
-// hole names the known vulnerabilities of this version of the daemon. It
-// returns "" if there are none.
+// hole names the known vulnerabilities of the daemon's version. It returns ""
+// if there are none.
 func hole(version string, podman bool) string {
 	m := versionNumber.FindStringSubmatch(version)
 	if m == nil {
@@ -73,7 +74,7 @@ func hole(version string, podman bool) string {
 	return ""
 }
 
-// ask reads the daemon's JSON response for a path.
+// ask sends a GET request for a path and decodes the daemon's JSON response.
 func (e *Engine) ask(ctx context.Context, path string, into any) error {
 	resp, err := e.do(ctx, http.MethodGet, path, nil, nil)
 	if err != nil {

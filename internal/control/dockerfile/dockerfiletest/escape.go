@@ -13,11 +13,10 @@ import (
 	"aloft/internal/fault"
 )
 
-// hostID is the user id on the host of root in the cells of the suite's own
-// jobs.
+// hostID is the host's id for root in the cells of the suite's own jobs.
 const hostID = 0x70000000
 
-// raw has the engine build a Dockerfile that did not pass the gate.
+// raw makes the engine build a Dockerfile that did not pass the gate.
 func (b *bench) raw(t *testing.T, text string, links map[string]string) (*said, error) {
 	t.Helper()
 	top := t.TempDir()
@@ -57,7 +56,7 @@ func (b *bench) raw(t *testing.T, text string, links map[string]string) (*said, 
 	return out, b.Engine.Build(t.Context(), job, out.add)
 }
 
-// escape runs known escapes from engines. The gate would refuse all of them;
+// escape tries known escapes from engines. The gate would refuse all of them;
 // here the cell alone must stop them. The builds may succeed: only the effect
 // on the host counts.
 func (b *bench) escape(t *testing.T) {
@@ -100,7 +99,7 @@ func (b *bench) escape(t *testing.T) {
 	}
 }
 
-// nobody checks that root of a build is a user of the host that owns nothing.
+// nobody checks that root in a build is a host user who owns nothing.
 func (b *bench) nobody(t *testing.T) {
 	_, out, err := b.build(t, dockerfile.Spec{Contents: base + "RUN busybox cat /proc/self/uid_map /proc/self/gid_map && echo \"as $(busybox id -u)\"\n", NoCache: true})
 	if err != nil {

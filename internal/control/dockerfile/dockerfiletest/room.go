@@ -40,8 +40,8 @@ func (b *bench) room(t *testing.T) {
 			before = used(build)
 		}
 		if strings.Contains(said, "it is written") {
-			// While a build prepares its base image, it uses disk space for
-			// temporary copies of it.
+			// While an engine prepares the base image, temporary copies of the
+			// image use disk space.
 			if n := used(build); before > size || n < 2*size-size/2 || n > 4*size {
 				t.Errorf("it holds %d bytes at first, and %d when it has written %d", before, n, 2*size)
 			}

@@ -1,6 +1,6 @@
 // Package dockerfiletest is the test suite for engines: it builds real
-// Dockerfiles with the real engine. They need no network, since they are based
-// on scratch and a static busybox.
+// Dockerfiles with the real engine. The Dockerfiles need no network, since they
+// start from scratch and use a static busybox.
 package dockerfiletest
 
 import (
@@ -106,7 +106,7 @@ func (b *bench) write(t *testing.T, name, text string) {
 	}
 }
 
-// said collects the output of an engine.
+// said records the output of an engine.
 type said struct {
 	mu    sync.Mutex
 	lines []string
@@ -136,7 +136,7 @@ func (b *bench) build(t *testing.T, spec dockerfile.Spec) (image.Image, *said, e
 	return img, out, err
 }
 
-// content returns a file as the image's top-most layer that has it contains it.
+// content returns a file of the image, from the topmost layer that has it.
 func content(img image.Image, name string) string {
 	for _, dir := range img.Lower {
 		if data, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
@@ -236,7 +236,8 @@ func (b *bench) secret(t *testing.T) {
 	}
 }
 
-// from builds on an image of a registry that requires authentication.
+// from builds an image based on an image of a registry that requires
+// authentication.
 func (b *bench) from(t *testing.T) {
 	inner := realregistry.New(realregistry.Logger(log.New(io.Discard, "", 0)))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -85,7 +85,7 @@ func (s *Server) serve(backend http.Handler, w http.ResponseWriter, r *http.Requ
 		large.serve(s.t, s.URL, w, r)
 		return
 	}
-	if r.TransferEncoding != nil { // CGI programs do not support chunked bodies
+	if r.TransferEncoding != nil { // CGI programs do not support chunked request bodies
 		body, err := spool(s.t, r.Body)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -119,30 +119,31 @@ func spool(t testing.TB, r io.Reader) (*os.File, error) {
 	return f, err
 }
 
-// SetAuth requires this name and password from now on, or no authentication if
-// the password is empty.
+// SetAuth makes the server require this name and password from now on. An empty
+// password turns authentication off.
 func (s *Server) SetAuth(user, pass string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.user, s.pass = user, pass
 }
 
-// Intercept makes h answer all requests from now on, or git again if h is nil.
+// Intercept makes h answer all requests from now on. If h is nil, git answers
+// them again.
 func (s *Server) Intercept(h http.HandlerFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.intercept = h
 }
 
-// Down makes the server answer matching requests with 503, or none if match is
-// nil.
+// Down makes the server reply to matching requests with 503. If match is nil,
+// the server replies normally again.
 func (s *Server) Down(match func(*http.Request) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.down = match
 }
 
-// Requests returns the requests answered since the last call.
+// Requests returns the requests since its last call.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -235,7 +236,7 @@ func Write(t testing.TB, dir string, files map[string]string) {
 }
 
 // Git runs git in dir without any user configuration, and returns its trimmed
-// output. The test fails if git does.
+// output. If git fails, the test fails.
 func Git(t testing.TB, dir string, args ...string) string {
 	t.Helper()
 	out, err := Command(t, dir, args...).CombinedOutput()
@@ -254,7 +255,7 @@ func Command(t testing.TB, dir string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-var configs sync.Map // testing.TB → path
+var configs sync.Map // maps a testing.TB to a path
 
 // globalConfig returns the path of a git configuration file that is removed
 // when the test ends.
