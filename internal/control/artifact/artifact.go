@@ -1,6 +1,6 @@
-// Package artifact stores the files that outlive machines. It copies what an
-// agent has put into its artifacts folder to a bucket, which is a folder or an
-// object store, with limits and with secrets redacted.
+// Package artifact stores files that outlive machines. It copies the files in
+// an agent's artifacts folder to a bucket, which is a folder or an object
+// store, with limits and with secrets redacted.
 //
 // All state is in the bucket, so a crash cannot leave inconsistent copies. An
 // agent's contents have unique names, and a single index, which is replaced
@@ -52,16 +52,16 @@ const maxIndex = 8 << 20
 
 // File is a stored artifact.
 type File struct {
-	Name     string    `json:"name"` // with slashes
-	Size     int64     `json:"size"` // of the stored contents
+	Name     string    `json:"name"` // relative path with slashes
+	Size     int64     `json:"size"` // size of the stored contents
 	Modified time.Time `json:"modified"`
-	Seen     string    `json:"seen"` // SHA-256 of the original in the machine
-	Key      string    `json:"key"`  // of the contents, below the agent's prefix
+	Seen     string    `json:"seen"` // SHA-256 of the original file in the machine
+	Key      string    `json:"key"`  // key of the contents, below the agent's prefix
 }
 
-// A Store stores artifacts. Its methods are safe for concurrent use. Of several
-// servers, only the one that holds the lease on an agent may call Collect and
-// Remove.
+// A Store stores artifacts. Its methods are safe for concurrent use. If there
+// are several servers, only the server that holds the lease on an agent may
+// call Collect and Remove.
 type Store struct {
 	bucket *blob.Bucket
 	limits Limits
@@ -141,8 +141,8 @@ func (s *Store) Remove(ctx context.Context, agentID string) error {
 		return err
 	}
 	defer unlock()
-	// Delete the index first, so that files that remain after a crash are not
-	// artifacts.
+	// Delete the index first. If the server crashes afterwards, the remaining
+	// files are not artifacts.
 	err = s.bucket.Delete(ctx, indexKey(agentID))
 	if err != nil && gcerrors.Code(err) != gcerrors.NotFound {
 		return fmt.Errorf("remove artifacts of %s: %w", agentID, err)

@@ -18,12 +18,13 @@ import (
 	"aloft/internal/redact"
 )
 
-// A Source is the artifacts folder of a machine. Its data is untrusted and is
-// bounded here.
+// A Source is the artifacts folder of a machine. Its data is untrusted; this
+// package limits it.
 type Source interface {
-	// List returns the files, and whether there are more.
+	// List returns files. more is true if there are further files that it left
+	// out.
 	List(ctx context.Context) (files []Remote, more bool, err error)
-	// Read writes the contents of a file to to.
+	// Read writes the contents of a file to the writer to.
 	Read(ctx context.Context, name string, to io.Writer) error
 }
 
@@ -110,7 +111,7 @@ func (s *Store) Collect(ctx context.Context, agentID string, from Source, secret
 		return left, fmt.Errorf("artifacts of %s: %w", agentID, err)
 	}
 	for _, key := range replaced {
-		_ = s.bucket.Delete(ctx, agentID+"/"+key) // on failure, it is removed with the agent
+		_ = s.bucket.Delete(ctx, agentID+"/"+key) // on failure, the old file is removed with the agent
 	}
 	return left, nil
 }
@@ -133,7 +134,7 @@ func (s *Store) copy(ctx context.Context, agentID string, r Remote, from Source,
 	id := sha256.Sum256([]byte(r.Name + "\x00" + r.SHA256))
 	f := File{Name: r.Name, Modified: r.Modified.UTC(), Seen: r.SHA256, Key: hex.EncodeToString(id[:])}
 	if now := time.Now().UTC(); f.Modified.After(now) || f.Modified.Before(time.Unix(0, 0)) {
-		f.Modified = now // do not trust the machine's clock
+		f.Modified = now // replace an impossible time: the machine's clock is not trusted
 	}
 	ctx, abort := context.WithCancel(ctx)
 	defer abort()
@@ -149,7 +150,7 @@ func (s *Store) copy(ctx context.Context, agentID string, r Remote, from Source,
 		err = to.flush()
 	}
 	if err != nil {
-		abort() // closing an aborted object does not create it
+		abort() // after abort, Close does not create the object
 		_ = object.Close()
 		return File{}, err
 	}
@@ -165,11 +166,11 @@ const peek = 8 << 10
 type sieve struct {
 	to      io.Writer
 	secrets *redact.Redactor
-	room    int64 // bytes left
+	room    int64 // remaining bytes
 
 	head    []byte         // buffered until the type of the file is known
 	known   bool           // whether the type is known
-	stream  *redact.Stream // for text; nil otherwise
+	stream  *redact.Stream // redacts text; nil for binary data
 	written int64
 }
 

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// The first and the last entry.
+// The names of the first and the last entry.
 const (
 	headerName   = "header.json"
 	manifestName = "manifest.json"
@@ -37,7 +37,7 @@ type manifest struct {
 type file struct {
 	Name   string `json:"name"`
 	Size   int64  `json:"size"`
-	SHA256 string `json:"sha256"` // hex
+	SHA256 string `json:"sha256"` // SHA-256 in hex
 }
 
 // An archive is a backup that is being written.
@@ -55,7 +55,7 @@ func newArchive(w io.Writer, progress func(string, int64)) *archive {
 	return &archive{tar: tar.NewWriter(w), progress: progress}
 }
 
-// add writes a file of h.Size bytes, which write writes.
+// add adds a file of h.Size bytes. write writes the file's content.
 func (a *archive) add(h *tar.Header, write func(io.Writer) error) error {
 	a.progress(h.Name, a.bytes)
 	h.Format, h.Typeflag = tar.FormatPAX, tar.TypeReg
@@ -66,7 +66,7 @@ func (a *archive) add(h *tar.Header, write func(io.Writer) error) error {
 	if err := write(io.MultiWriter(a.tar, sum)); err != nil {
 		return fmt.Errorf("back up %q: %w", h.Name, err)
 	}
-	if err := a.tar.Flush(); err != nil { // fails if it has fewer bytes
+	if err := a.tar.Flush(); err != nil { // fails if write wrote fewer bytes
 		return fmt.Errorf("back up %q: %w", h.Name, err)
 	}
 	a.files = append(a.files, file{h.Name, h.Size, hex.EncodeToString(sum.Sum(nil))})
@@ -74,7 +74,7 @@ func (a *archive) add(h *tar.Header, write func(io.Writer) error) error {
 	return nil
 }
 
-// document writes a file with the JSON of v.
+// document adds a file with v as JSON.
 func (a *archive) document(name string, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -86,9 +86,9 @@ func (a *archive) document(name string, v any) error {
 	})
 }
 
-// stream writes a file of unknown size. It calls write twice, and both calls
-// must write the same bytes. The first call only counts them, so that stream
-// needs no temporary file.
+// stream adds a file of unknown size. It calls write twice, and both calls must
+// write the same bytes. The first call only counts the bytes, so stream needs
+// no temporary file.
 func (a *archive) stream(name string, write func(io.Writer) error) error {
 	a.progress(name, a.bytes)
 	var n counter
@@ -105,7 +105,7 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// folder writes a folder's mode and owner.
+// folder adds a folder's mode and owner.
 func (a *archive) folder(dir, name string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
@@ -127,8 +127,8 @@ func headerOf(info fs.FileInfo, name string) (*tar.Header, error) {
 	return &tar.Header{Name: name, Mode: int64(info.Mode().Perm()), Uid: int(st.Uid), Gid: int(st.Gid), ModTime: info.ModTime()}, nil
 }
 
-// tree writes a file, or a folder with its contents. It skips entries that are
-// deleted meanwhile, and those that are neither files nor folders.
+// tree adds a file, or a folder with its contents. It skips entries that are
+// deleted meanwhile, and entries that are neither files nor folders.
 func (a *archive) tree(ctx context.Context, dir, name string) error {
 	return filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -155,7 +155,7 @@ func (a *archive) tree(ctx context.Context, dir, name string) error {
 	})
 }
 
-// path writes a file with the content that it has when it is opened, without
+// path adds a file with the content that it has when it is opened. It ignores
 // bytes that are appended meanwhile.
 func (a *archive) path(ctx context.Context, from, name string) (err error) {
 	if ctx.Err() != nil {

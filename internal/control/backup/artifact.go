@@ -9,12 +9,12 @@ import (
 	"path/filepath"
 )
 
-// index names, in an agent's folder of artifacts, the files that are artifacts. It is
-// replaced by a rename, before files that it no longer names are deleted.
+// index is a file in an agent's folder of artifacts that lists the artifacts.
+// The server first replaces the index by a rename, and then deletes the files
+// that the new index no longer lists.
 const index = "index.json"
 
-// rounds is how often an agent's artifacts are collected again because they changed
-// meanwhile.
+// rounds is how often to retry an agent's artifacts if they change meanwhile.
 const rounds = 20
 
 // artifacts writes the artifacts. It first gives each agent's files a second name (a
@@ -46,7 +46,7 @@ func (b *creation) artifacts(ctx context.Context) error {
 	return b.archive.tree(ctx, to, "data/"+artifacts)
 }
 
-// link links an agent's files, again if its index changes meanwhile.
+// link links an agent's files. It retries if the index changes meanwhile.
 func (b *creation) link(from, to string) error {
 	for range rounds {
 		before, err := indexOf(from)
@@ -54,7 +54,7 @@ func (b *creation) link(from, to string) error {
 			return err
 		}
 		if before == nil {
-			return nil // it has no artifacts, or is being deleted
+			return nil // the agent has no artifacts, or is being deleted
 		}
 		if err := linkTree(from, to); err != nil {
 			return err

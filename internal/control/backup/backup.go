@@ -38,17 +38,18 @@ import (
 	"aloft/internal/lockfile"
 )
 
-// Format is the version of the format. A newer one is refused.
+// Format is the version of the format. Restore refuses a newer version.
 const Format = 1
 
 // Options configure a backup and its recipients.
 type Options struct {
 	Data    string // the data folder
-	Version string // of this program
-	// Database writes a consistent copy of the database file from to the new file to.
+	Version string // version of this program
+	// Database writes a consistent copy of the database file from to the new
+	// file to, while a server may use it.
 	Database   func(ctx context.Context, from, to string) error
 	Recipients []age.Recipient
-	Progress   func(name string, bytes int64) // called before each entry; may be nil. bytes have been read so far
+	Progress   func(name string, bytes int64) // called before each entry, with the bytes read so far; may be nil
 	Logger     *slog.Logger
 }
 
@@ -56,10 +57,10 @@ type Options struct {
 type Summary struct {
 	Created  time.Time `json:"createdAt"`
 	Files    int       `json:"files"`
-	Bytes    int64     `json:"bytes"`             // of the files, before compression
-	Machines int       `json:"machines"`          // whose disks it does not contain
-	LeftOut  []string  `json:"leftOut,omitempty"` // why saved disks are not contained, one text for each
-	Unknown  []string  `json:"unknown,omitempty"` // entries of the data folder that this version does not know and that it does not contain
+	Bytes    int64     `json:"bytes"`             // size of all files before compression
+	Machines int       `json:"machines"`          // number of machines; the backup does not contain their disks
+	LeftOut  []string  `json:"leftOut,omitempty"` // reasons why saved disks were left out, one per disk
+	Unknown  []string  `json:"unknown,omitempty"` // unknown entries of the data folder, which were left out
 }
 
 // Names in the data folder.
@@ -95,7 +96,7 @@ func Create(ctx context.Context, w io.Writer, o Options) (sum Summary, err error
 	b := &creation{Options: o, work: work, archive: newArchive(packed, o.Progress)}
 	b.sum.Created = time.Now().UTC().Truncate(time.Second)
 	if err := b.write(ctx); err != nil {
-		return sum, errors.Join(err, packed.Close()) // without its end, age refuses the file
+		return sum, errors.Join(err, packed.Close()) // do not finish the encryption, so that age refuses the incomplete file
 	}
 	if err := errors.Join(b.archive.tar.Close(), packed.Close(), sealed.Close()); err != nil {
 		return sum, err
@@ -144,7 +145,7 @@ func empty(dir string) error {
 	return err
 }
 
-// A creation is a backup while it is made.
+// A creation is a backup in progress.
 type creation struct {
 	Options
 
@@ -153,8 +154,9 @@ type creation struct {
 	sum     Summary
 }
 
-// write writes all entries. The database comes first, so that the files that it names
-// are in the backup unless they were deleted meanwhile.
+// write writes all entries. The database comes first, so that the backup
+// contains all files that the database names, unless they were deleted
+// meanwhile.
 func (b *creation) write(ctx context.Context) (err error) {
 	if err := b.archive.document(headerName, header{Format: Format, Aloft: b.Version, Created: b.sum.Created}); err != nil {
 		return err
@@ -186,7 +188,8 @@ func (b *creation) database(ctx context.Context) error {
 	return os.Remove(copied)
 }
 
-// copied writes the entries that are copied as they are, and the folders around them.
+// copied writes the entries that are copied unchanged, and the folders that
+// contain them.
 func (b *creation) copied(ctx context.Context) error {
 	for _, e := range Folder {
 		if e.How != Copied && e.How != Inside {
@@ -225,7 +228,7 @@ func matching(data, pattern string) (names []string, err error) {
 	return names, err
 }
 
-// layers writes the kept layers, and those below them, lowest first.
+// layers writes the kept layers and the layers below them, lowest first.
 func (b *creation) layers(ctx context.Context) (err error) {
 	dir := filepath.Join(b.Data, layersPath)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
@@ -255,8 +258,9 @@ func (b *creation) layers(ctx context.Context) (err error) {
 				continue
 			}
 			if err = s.Archivable(ctx, l.ID); fault.Is(err, fault.KindExhausted) {
-				// One machine's disk must not prevent the backup of all others. The
-				// layers above this one are of no use without it.
+				// Skip the layer: a failure of one disk must not prevent the
+				// backup of all others. Skip also the layers above it, which
+				// are useless without it.
 				if words := fault.Of(err).Message; !slices.Contains(b.sum.LeftOut, words) {
 					b.sum.LeftOut = append(b.sum.LeftOut, words)
 				}

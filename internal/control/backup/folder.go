@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// How is the treatment of an entry of the data folder in a backup.
+// How says how a backup treats an entry of the data folder.
 type How int
 
-// The treatments of an entry in a backup.
+// The ways to treat an entry in a backup.
 const (
-	Copied  How = iota + 1 // copies it as it is
-	Saved                  // saves it in a special form, because it changes while a server runs
-	Remade                 // leaves it out: a server makes it anew
-	LeftOut                // leaves it out, and it is lost
-	Inside                 // has a decision for each entry of the folder
+	Copied  How = iota + 1 // copies the entry unchanged
+	Saved                  // saves the entry in a special form, because it changes while a server runs
+	Remade                 // leaves the entry out: a server creates it again
+	LeftOut                // leaves the entry out, so it is lost
+	Inside                 // a folder whose entries are treated individually
 )
 
 // An Entry is a file or folder of the data folder.
@@ -29,7 +29,7 @@ type Entry struct {
 	Why  string
 }
 
-// Folder has every entry of a data folder, in the order of a backup.
+// Folder lists every entry of a data folder, in the order of a backup.
 var Folder = []Entry{
 	{database, Saved, "agents, journals, users, API keys, encrypted secrets, settings: a copy of one moment"},
 	{artifacts, Saved, "files that agents left: each agent's files are those of one moment"},
@@ -74,8 +74,8 @@ func find(name string) (Entry, bool) {
 	return Folder[i], true
 }
 
-// mayHold reports whether an archive may contain a file, or a folder, at a path in the
-// data folder.
+// mayHold reports whether an archive may contain a file or folder at a path in
+// the data folder.
 func mayHold(name string, dir bool) bool {
 	if !fs.ValidPath(name) {
 		return false
@@ -91,7 +91,7 @@ func mayHold(name string, dir bool) bool {
 	return false
 }
 
-// Unknown returns the entries of a data folder that [Folder] does not have.
+// Unknown returns the entries of a data folder that [Folder] does not list.
 func Unknown(data string) ([]string, error) {
 	var out []string
 	for _, in := range append([]Entry{{Name: "."}}, Folder...) {

@@ -36,13 +36,14 @@ const (
 type RestoreOptions struct {
 	Data       string // the data folder, which must be empty or absent
 	Identities []age.Identity
-	Progress   func(name string, bytes int64) // as of [Options]
+	Progress   func(name string, bytes int64) // as in [Options]
 	Logger     *slog.Logger
 }
 
-// Restore writes the backup in r to a data folder. It first writes everything
-// to a new folder beside it, verifies it, and then renames it. If Restore fails
-// or is killed before that, the data folder is unchanged.
+// Restore writes the backup in r to a data folder. It first writes all files to
+// a new folder beside the data folder, verifies them, and then renames the new
+// folder. If Restore fails or is killed before the rename, the data folder is
+// unchanged.
 func Restore(ctx context.Context, r io.Reader, o RestoreOptions) (sum Summary, err error) {
 	target, err := newTarget(o.Data)
 	if err != nil {
@@ -87,21 +88,21 @@ func damaged(format string, args ...any) error {
 		Hint("nothing was restored; use another copy or an older backup")
 }
 
-// A restoration is a backup while it is restored into dir.
+// A restoration is a restore in progress, to the folder dir.
 type restoration struct {
 	RestoreOptions
 
 	dir     string
-	root    *os.Root // of dir
+	root    *os.Root // root at dir
 	src     io.Reader
 	sum     Summary
 	files   []file
 	bytes   int64
 	folders []*tar.Header
-	pending *layer.Layer // whose files come next
+	pending *layer.Layer // layer whose files come next
 
 	layers *layer.Store // nil until the first layer
-	images *image.Store // the same
+	images *image.Store // nil until the first image
 }
 
 func (d *restoration) close() error {
@@ -165,7 +166,7 @@ func (d *restoration) entry(ctx context.Context, h *tar.Header, r io.Reader) err
 	if err != nil {
 		return err
 	}
-	if _, err := io.Copy(io.Discard, r); err != nil { // the leftovers of an unpacker
+	if _, err := io.Copy(io.Discard, r); err != nil { // bytes that an unpacker has not read
 		return damaged("%q: %v", h.Name, err)
 	}
 	return nil
@@ -201,8 +202,8 @@ func decode(h *tar.Header, r io.Reader, limit int64, v any) error {
 	return nil
 }
 
-// verify compares what was read with the manifest, and reads the rest of the backup,
-// which proves that it was not cut off.
+// verify compares the restored files with the manifest. Then it reads the rest
+// of the backup, which proves that the backup is complete.
 func (d *restoration) verify(entries *tar.Reader, h *tar.Header) error {
 	var m manifest
 	if err := decode(h, entries, maxManifest, &m); err != nil {
@@ -224,7 +225,8 @@ func (d *restoration) verify(entries *tar.Reader, h *tar.Header) error {
 	return nil
 }
 
-// folder makes a folder. It gets its mode at the end, because it may forbid writing.
+// folder creates a folder. The mode is set at the end, because it may forbid
+// writing.
 func (d *restoration) folder(h *tar.Header) error {
 	name, ok := strings.CutPrefix(strings.TrimSuffix(h.Name, "/"), "data/")
 	if !ok || !mayHold(name, true) {
@@ -281,7 +283,8 @@ func (d *restoration) attributes(name string, h *tar.Header) error {
 	return d.root.Chtimes(name, time.Time{}, h.ModTime)
 }
 
-// layer restores the description of a layer, or the files of the one described last.
+// layer restores a layer's description, or the files of the layer whose
+// description came last.
 func (d *restoration) layer(ctx context.Context, h *tar.Header, name string, r io.Reader) (err error) {
 	if strings.HasSuffix(name, ".json") && d.pending == nil {
 		d.pending = new(layer.Layer)

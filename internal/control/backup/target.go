@@ -16,8 +16,8 @@ import (
 )
 
 // A target is the folder beside a data folder into which a backup is restored.
-// Its lock lets the next restore recognize and remove the leftovers of a killed
-// one.
+// It is locked, so that the next restore can recognize and remove the leftovers
+// of a killed one.
 type target struct {
 	data string
 	dir  string // "" after commit
@@ -104,7 +104,7 @@ func sweep(parent, prefix string) error {
 	for _, dir := range left {
 		f, err := lockfile.Open(dir)
 		if err != nil {
-			continue // its restore is running, or it is gone
+			continue // the restore is running, or the folder is gone
 		}
 		if err := errors.Join(os.RemoveAll(dir), f.Close()); err != nil {
 			return fmt.Errorf("remove what an interrupted restore left: %w", err)
@@ -113,8 +113,8 @@ func sweep(parent, prefix string) error {
 	return nil
 }
 
-// commit makes the folder the data folder. It fails if the data folder is not empty by
-// now.
+// commit renames the folder to the data folder. It fails if the data folder is
+// no longer empty.
 func (t *target) commit() error {
 	if err := os.Chmod(t.dir, 0o700); err != nil {
 		return err
@@ -122,7 +122,7 @@ func (t *target) commit() error {
 	if err := unix.Syncfs(int(t.lock.Fd())); err != nil {
 		return fmt.Errorf("write to disk: %w", err)
 	}
-	if err := unix.Rename(t.dir, t.data); err != nil { // replaces an empty folder, unlike os.Rename
+	if err := unix.Rename(t.dir, t.data); err != nil { // unlike os.Rename, this call replaces an empty folder
 		return fmt.Errorf("rename the restored folder to %s: %w", t.data, err)
 	}
 	t.dir = ""

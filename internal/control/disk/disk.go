@@ -2,11 +2,11 @@
 // journal. A [Guard] polls the free space, which is cheap. It measures a
 // machine only if enough space has been used since the last measurement for the
 // machine to be over its limit, or if the disk is low. It stops machines that
-// are over their limit or that use up the last of the disk.
+// exceed their limit, or that fill the disk when it is low.
 //
 // The guard keeps a reserve file, which it deletes when the disk is full, so
 // that the store can still write: runs end with a reason, and agents can be
-// deleted. The reserve is created again when there is room.
+// deleted. It creates the reserve again when there is space.
 //
 // The guard measures instead of setting quotas; docs/decisions/0003 explains
 // why.
@@ -30,7 +30,7 @@ import (
 // Config holds the settings of a [Guard].
 type Config struct {
 	Dir   string // a folder on the watched file system, for the reserve
-	Limit int64  // of each machine in bytes; 0 means no limit, [Half] half of the disk
+	Limit int64  // limit of each machine in bytes; 0 means no limit, [Half] half of the disk
 	// Machines returns everything that uses disk space and can be stopped:
 	// machines, running or not, and builds.
 	Machines func(ctx context.Context) ([]Holder, error)
@@ -59,7 +59,7 @@ type Guard struct {
 	reserve reserve
 
 	mu             sync.Mutex
-	uses           map[string]*use // by machine; nil before the first poll
+	uses           map[string]*use // disk usage by machine; nil before the first poll
 	free           int64           // free bytes at the last poll
 	consumed       int64           // sum of all decreases of the free space
 	listedAt       time.Time       // when the machines were last listed
@@ -70,13 +70,13 @@ type Guard struct {
 // use records the disk usage of a machine.
 type use struct {
 	bytes      int64
-	initial    int64         // usage when it was started, or the minimum since
+	initial    int64         // usage when the machine was started, or the minimum since
 	beforeLow  int64         // usage when the disk was last not low
 	consumed   int64         // Guard.consumed at the last measurement
 	measuredAt time.Time     // time of the last measurement; zero if never measured
 	duration   time.Duration // duration of the last measurement
-	isOlder    bool          // it existed before the guard, so its initial usage is unknown
-	wasRunning bool          // whether it ran at the last poll
+	isOlder    bool          // the machine existed before the guard, so its initial usage is unknown
+	wasRunning bool          // whether the machine ran at the last poll
 }
 
 // Fractions of the file system, and their limits in bytes.
@@ -89,10 +89,10 @@ const (
 const (
 	askEvery     = 250 * time.Millisecond // interval of statfs calls
 	lookEvery    = 2 * time.Second        // interval of listing the machines
-	measureEvery = 30 * time.Second       // maximum interval: another machine may free what this one uses, so the free space can hide growth
+	measureEvery = 30 * time.Second       // maximum interval; needed because space that one machine frees can hide another's growth
 	measureSoon  = 2 * time.Second        // minimum interval if all measurements together are fast
 	measureShare = 4                      // minimum interval as a multiple of a measurement's duration
-	measureRest  = 50                     // the same multiple when nothing requires a measurement
+	measureRest  = 50                     // like measureShare, when nothing requires a measurement
 )
 
 // New returns a guard. It creates the reserve if there is room.
@@ -102,8 +102,8 @@ func New(c Config) (*Guard, error) {
 	return g, g.begin()
 }
 
-// space returns the free bytes of the file system of a folder, and its size. A shortage
-// of inodes counts as a shortage of bytes.
+// space returns the free bytes and the size of the file system that contains a
+// folder. A shortage of inodes counts as a shortage of bytes.
 func space(dir string) (free, total int64, err error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
@@ -116,7 +116,7 @@ func space(dir string) (free, total int64, err error) {
 	return free, total, nil
 }
 
-// floorOf returns how many bytes of a file system must be free.
+// floorOf returns the free space in bytes below which a file system is low.
 func floorOf(total int64) int64 { return min(max(total/floorShare, leastFloor), mostFloor) }
 
 func (g *Guard) begin() error {
@@ -185,7 +185,7 @@ func (g *Guard) Full() bool {
 	stopped := g.look(ctx, true)
 	released := g.reserve.release()
 	free, _, err := g.space()
-	return stopped || released || err == nil && free > someRoom // the space may already have been freed by a poll just before
+	return stopped || released || err == nil && free > someRoom // a poll may just have freed the space
 }
 
 // someRoom is how many free bytes make a retry worthwhile.
@@ -228,7 +228,7 @@ func (g *Guard) look(ctx context.Context, full bool) (stopped bool) {
 	if low && !stopped {
 		stopped = g.stopGreediest(ctx, machines, free, full)
 	}
-	if low && free < g.floor/4 { // leave room for writes before the next poll
+	if low && free < g.floor/4 { // leave space for writes before the next poll
 		g.reserve.release()
 	}
 	return stopped
@@ -245,7 +245,7 @@ func Machines(ctx context.Context, r machine.Runtime) ([]Holder, error) {
 	for _, id := range ids {
 		m, err := r.Open(ctx, id)
 		if err != nil {
-			continue // it is being destroyed
+			continue // the machine is being destroyed
 		}
 		if m, ok := m.(machine.Measured); ok {
 			all = append(all, m)
@@ -278,14 +278,14 @@ func (g *Guard) running(ctx context.Context) (running []Holder, err error) {
 	return running, nil
 }
 
-// allowAgain measures a stopped machine: this is its initial usage when it is started
-// again.
+// allowAgain measures a stopped machine. The result is the machine's initial
+// usage when it is started again.
 func (g *Guard) allowAgain(ctx context.Context, m Holder, u *use) {
 	u.wasRunning = false
 	start := time.Now()
 	n, err := m.DiskBytes(ctx)
 	if err != nil {
-		return // it is being destroyed
+		return // the machine is being destroyed
 	}
 	u.bytes, u.initial, u.beforeLow, u.isOlder = n, n, n, false
 	u.consumed, u.measuredAt, u.duration = g.consumed, start, time.Since(start)
@@ -307,8 +307,8 @@ func (g *Guard) measure(ctx context.Context, m Holder, low bool) bool {
 	start := time.Now()
 	n, err := m.DiskBytes(ctx)
 	if errors.Is(err, machine.ErrTooManyFiles) {
-		// It could hide any amount of data in these files, and measuring takes
-		// long.
+		// Stop the machine, because these files could hide any amount of data,
+		// and measuring them takes long.
 		g.stop(ctx, m, fault.Exhausted("the machine was stopped: its processes held more files open than the server can count").Named("disk_limit").
 			Hint("send a follow-up that asks to keep fewer files open"))
 		return false
@@ -330,8 +330,8 @@ func (g *Guard) measure(ctx context.Context, m Holder, low bool) bool {
 	return true
 }
 
-// patience returns the time after which a machine is measured even if nothing
-// requires it.
+// patience returns how long a machine may go unmeasured if nothing requires a
+// measurement.
 func (g *Guard) patience(u *use) time.Duration {
 	all := time.Duration(0)
 	for _, other := range g.uses {
@@ -341,7 +341,7 @@ func (g *Guard) patience(u *use) time.Duration {
 }
 
 // allowed returns the maximum usage of the machine. A machine that started
-// above its limit may grow a little more, so that somebody can clean it up.
+// above its limit may grow a little more, so that a user can clean it up.
 func (g *Guard) allowed(u *use) int64 {
 	const slack = 32
 	return max(g.Limit, u.initial+g.Limit/slack)
@@ -353,8 +353,8 @@ func (g *Guard) isOver(id string) bool {
 }
 
 // stopGreediest stops the machine that has grown most since the disk became
-// low. It must have grown by a quarter of the floor or, if less than that is
-// free, at all.
+// low. The machine must have grown by at least a quarter of the floor. If less
+// than that is free, any growth suffices.
 func (g *Guard) stopGreediest(ctx context.Context, running []Holder, free int64, full bool) bool {
 	least := g.floor / 4
 	if full || free < least {
@@ -374,7 +374,7 @@ func (g *Guard) stopGreediest(ctx context.Context, running []Holder, free int64,
 		}
 		return false
 	}
-	for _, u := range g.uses { // restart counting for the others, so that small further growth is not blamed on them
+	for _, u := range g.uses { // restart the count for all machines, so that no machine is blamed for earlier growth
 		u.beforeLow = u.bytes
 	}
 	return g.stop(ctx, greediest, fault.Exhausted("the machine was about to fill the server's disk: it used %d MiB more, and %d MiB are left", most>>20, free>>20).Named("disk_limit").

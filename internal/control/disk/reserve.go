@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reserve is a file that occupies space, to be deleted when space is needed.
-// Its methods are safe for concurrent use, since all state is in the file.
+// reserve is a file that occupies disk space until the space is needed. Its
+// methods are safe for concurrent use, since all state is in the file.
 type reserve struct {
 	path string
 	size int64

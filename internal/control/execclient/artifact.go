@@ -18,7 +18,7 @@ import (
 // Limits for a machine's list of artifacts.
 const (
 	maxArtifacts     = 10_000
-	artifactPiece    = 4 << 20 // bytes per reply
+	artifactPiece    = 4 << 20 // bytes of a reply
 	maxArtifactReply = artifactPiece + 4<<20
 )
 
@@ -56,8 +56,8 @@ func (a *Artifacts) List(ctx context.Context) ([]artifact.Remote, bool, error) {
 	return files, more, nil
 }
 
-// Read implements [artifact.Source]. It fails if the machine sends anything but
-// the next piece of the file.
+// Read implements [artifact.Source]. It fails if a message of the machine is
+// not the next piece of the file.
 func (a *Artifacts) Read(ctx context.Context, name string, to io.Writer) error {
 	var offset int64
 	for {

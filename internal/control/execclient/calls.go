@@ -17,19 +17,19 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// ErrCatalogue is wrapped by errors of calls to a machine whose tools differ
-// from those that the model knows.
+// ErrCatalogue is wrapped by errors of calls to a machine whose tool catalogue
+// differs from the model's.
 var ErrCatalogue = errors.New("the machine's tools differ from this server's")
 
-// ErrHooked is returned for a call that was sent as unhooked and was not
-// started, since the machine has hooks.
+// ErrHooked is returned for a call that was sent as unhooked. The machine did
+// not start it, because it has hooks.
 var ErrHooked = errors.New("the machine has hooks that were not run for the call")
 
 // callTimeout is the timeout for the result of a call. Every tool has its own,
-// which is shorter.
+// shorter timeout.
 const callTimeout = time.Hour
 
-// errEndless is the error of a call whose result does not come in time.
+// errEndless is the error of a call whose result does not arrive in time.
 var errEndless = fault.Unavailable("the machine does not complete a tool call").Named("machine_stuck").
 	Hint("something in the task may have replaced exec-daemon: check the last tool calls, then send a follow-up")
 
@@ -48,7 +48,7 @@ type Calls struct {
 	dial     machinerpc.Dial
 	token    string
 	trace    string        // as in [Trace]
-	timeout  time.Duration // for the result of a call
+	timeout  time.Duration // timeout for the result of a call
 	redactor atomic.Pointer[redact.Redactor]
 
 	ctx    context.Context // ends with Close
@@ -59,15 +59,15 @@ type Calls struct {
 	mu    sync.Mutex
 	calls map[string]*inFlight
 	acks  map[string]*ack
-	boots []chan hello // callers that wait for the hello
-	link  *link        // nil while there is none
+	boots []chan hello // channels of callers that wait for the hello
+	link  *link        // nil while there is no stream
 }
 
 // ack is an acknowledgement that the machine has not confirmed yet.
 type ack struct {
 	abort   bool   // abort the call first, since its result is not needed
-	beat    uint64 // heartbeat after which it was sent; a reply to that confirms it
-	breaks  int    // how often a stream broke before it was confirmed
+	beat    uint64 // the last heartbeat before the ack; a reply to a later heartbeat confirms the ack
+	breaks  int    // number of streams that broke before the machine confirmed the ack
 	waiters []chan error
 }
 
@@ -101,28 +101,30 @@ func NewCalls(dial machinerpc.Dial, token string, all ...Option) *Calls {
 	return cs
 }
 
-// Apply replaces the redactor by that of all, for calls that start from now on.
-// The other options are fixed by [NewCalls].
+// Apply replaces the redactor by that of the given options, for calls that
+// start from now on. The other options are fixed by [NewCalls].
 func (cs *Calls) Apply(all ...Option) { cs.redactor.Store(optionsOf(all).redactor) }
 
 // Call runs the call, or attaches to it if the machine knows its id. onDelta
 // gets output in order, each piece at most once, in the goroutine of Call; it
-// may be nil. The duration is measured by the machine.
+// may be nil. The machine measures the duration.
 //
-// When ctx ends the call is aborted. Call then returns its result if it comes
-// within two seconds, and otherwise the cause of ctx. If ctx has ended before,
-// the call is not sent. Nor is a call with invalid arguments; its result says
-// what is wrong. The error wraps [ErrHooked] if the call is unhooked and the
-// machine has hooks, [pod.ErrLost] if the machine is gone, and [ErrCatalogue] if
-// its tools differ. It is a fault of kind Conflict if a call with the same id
-// is in progress, and machine_stuck if the result does not come within an hour.
+// When ctx ends, Call aborts the call. It returns the result if that arrives
+// within two seconds, and otherwise the cause of ctx. If ctx has already ended,
+// the call is not sent. A call with invalid arguments is not sent either; its
+// result describes the error. The error wraps [ErrHooked] if the call is
+// unhooked and the machine has hooks, [pod.ErrLost] if the machine is gone, and
+// [ErrCatalogue] if its tools differ. It is a fault of kind Conflict if a call
+// with the same id is in progress, and machine_stuck if the result does not
+// arrive within an hour.
 func (cs *Calls) Call(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error) {
 	return cs.call(ctx, c, outside, onDelta)
 }
 
-// CallSandboxed is Call in the machine's sandbox. If the sandbox cannot enforce
-// the policy, nothing runs, and the result says so. A call with a Guard runs
-// outside of the sandbox if the machine finds no reason against that.
+// CallSandboxed is like Call, but runs the call in the machine's sandbox. If
+// the sandbox cannot enforce the policy, nothing runs, and the result says so.
+// A call with a Guard runs outside of the sandbox, unless the machine's check
+// of the Guard fails.
 func (cs *Calls) CallSandboxed(ctx context.Context, c conversation.ToolCall, p sandbox.Policy, onDelta func(Delta)) (tool.Result, time.Duration, error) {
 	return cs.call(ctx, c, machinerpc.EncodePolicy(p), onDelta)
 }
@@ -147,7 +149,7 @@ func (cs *Calls) call(ctx context.Context, c conversation.ToolCall, sandbox *age
 	if err != nil {
 		return tool.Result{}, 0, err
 	}
-	if c.Unhooked && done.GetHooked() { // a machine that lies about other calls is ignored
+	if c.Unhooked && done.GetHooked() { // ignore the flag on other calls: the machine lies
 		return tool.Result{}, 0, fmt.Errorf("call %s: %w", c.ID, ErrHooked)
 	}
 	return resultOf(answerTo(message, done)), machinerpc.Duration(done.GetDurationMs()), nil
@@ -155,7 +157,7 @@ func (cs *Calls) call(ctx context.Context, c conversation.ToolCall, sandbox *age
 
 // Attach waits for the call with that id like Call, but never starts it:
 // started is false if the machine does not know the call. If ctx has already
-// ended, the call is aborted; its result is still returned if it comes within
+// ended, Attach aborts the call; it still returns a result that arrives within
 // two seconds.
 func (cs *Calls) Attach(ctx context.Context, id string, onDelta func(Delta)) (r tool.Result, d time.Duration, started bool, err error) {
 	if !validID(id) {
@@ -230,13 +232,13 @@ func errInvalidID() error {
 }
 
 // Ack tells the machine that the call's result is stored, so that the machine
-// can drop it. It returns when the machine has confirmed that, or when ctx
-// ends; in that case the machine is told later. It is not an error to
-// acknowledge a call twice, or one that the machine does not know.
+// can drop it. Ack returns when the machine has confirmed this, or when ctx
+// ends; in the latter case the client keeps trying. A call may be acknowledged
+// twice, and need not be known to the machine.
 func (cs *Calls) Ack(ctx context.Context, id string) error { return cs.release(ctx, id, false) }
 
-// Drop aborts the call if it is running, and acknowledges it: nobody will need
-// its result. It returns under the same conditions as Ack.
+// Drop acknowledges a call whose result nobody needs, and aborts it if it is
+// running. It returns under the same conditions as Ack.
 func (cs *Calls) Drop(ctx context.Context, id string) error { return cs.release(ctx, id, true) }
 
 func (cs *Calls) release(ctx context.Context, id string, abort bool) error {
@@ -269,7 +271,7 @@ func (cs *Calls) release(ctx context.Context, id string, abort bool) error {
 }
 
 // BootID returns the id of the machine's current boot, connecting if necessary.
-// Calls sent under another boot id are unknown to it.
+// The machine does not know calls that were sent under another boot id.
 func (cs *Calls) BootID(ctx context.Context) (string, error) {
 	h, err := cs.meet(ctx)
 	return h.bootID, err
@@ -282,15 +284,15 @@ func (cs *Calls) Lacking(ctx context.Context) ([]string, error) {
 	return h.lacking, err
 }
 
-// ChecksHooks reports whether the machine obeys
+// ChecksHooks reports whether the machine respects
 // [conversation.ToolCall].Unhooked, connecting if necessary.
 func (cs *Calls) ChecksHooks(ctx context.Context) (bool, error) {
 	h, err := cs.meet(ctx)
 	return h.checksHooks, err
 }
 
-// Known returns the calls that were running or not acknowledged in the machine
-// when this client last connected, connecting if necessary.
+// Known returns the calls that, when this client last connected, were running
+// in the machine or not acknowledged. It connects if necessary.
 func (cs *Calls) Known(ctx context.Context) ([]string, error) {
 	h, err := cs.meet(ctx)
 	return h.known, err

@@ -151,13 +151,13 @@ func isRequired(field protoreflect.FieldDescriptor) bool {
 
 func isNull(text []byte) bool { return string(bytes.TrimSpace(text)) == "null" }
 
-// place matches protojson's description of an error's position, which would not
+// place matches the position in protojson's error messages, which would not
 // help the model.
 var place = regexp.MustCompile(`^proto:\s*|\(line \d+:\d+\):?\s*|\x{a0}`)
 
 // decode sets one field from its JSON. The error continues a sentence that
 // starts with the argument's name. Fields are decoded one by one, since
-// protojson does not always say which one is invalid.
+// protojson does not always name the invalid field.
 func decode(args protoreflect.Message, field protoreflect.FieldDescriptor, name string, text json.RawMessage) error {
 	if err := shape(field, text); err != nil {
 		return err
@@ -219,8 +219,9 @@ func confine(call *agentv1.ToolCall, policy *agentv1.SandboxPolicy) {
 	}
 }
 
-// guardLine makes the machine run a shell command outside of the sandbox unless
-// the guard's check fails. The call has the policy of the sandbox.
+// guardLine adds a guard to a shell command. The machine runs the command
+// outside of the sandbox unless the guard's check fails. The call's policy is
+// that of the sandbox.
 func guardLine(call *agentv1.ToolCall, g *conversation.Guard) {
 	args := call.GetShellToolCall().GetArgs()
 	if args == nil || g == nil {

@@ -10,12 +10,12 @@ import (
 	"aloft/internal/wire/agentv1/agentv1connect"
 )
 
-// maxEnvironmentReply is the maximum size of the reply, in bytes. It is empty
-// but for errors.
+// maxEnvironmentReply is the maximum size of the reply in bytes. A reply is
+// empty unless it is an error.
 const maxEnvironmentReply = 64 << 10
 
-// SetEnvironment changes the environment variables of processes that the agent
-// starts from now on, in a running machine. token is exec-daemon's.
+// SetEnvironment changes the environment variables in a running machine, for
+// processes that the agent starts from now on. token is exec-daemon's.
 func SetEnvironment(ctx context.Context, conn Conn, token string, set map[string]string, unset []string) error {
 	c := newClient(conn, token, maxEnvironmentReply, agentv1connect.NewControlServiceClient)
 	defer c.Close()

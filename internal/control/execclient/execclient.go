@@ -17,7 +17,7 @@ import (
 	"aloft/internal/redact"
 )
 
-// Limits on the texts of a machine, in bytes.
+// Limits on texts from a machine, in bytes.
 const (
 	maxWord   = 256
 	maxDetail = 8 << 10
@@ -37,20 +37,20 @@ type Conn interface {
 	Redactor() *redact.Redactor
 }
 
-// client is a client of a service of exec-daemon.
+// client is a client for a service of exec-daemon.
 type client[S any] struct {
 	conn    Conn
 	http    *http.Client
 	service S
 }
 
-// newClient returns a client that redacts the replies, which have at most max
-// bytes. make is the generated constructor of the service's client.
+// newClient returns a client that redacts replies and limits them to max bytes.
+// make is the generated constructor of the service's client.
 func newClient[S any](conn Conn, token string, max int, make func(connect.HTTPClient, string, ...connect.ClientOption) S) client[S] {
 	return newPlainClient(conn, max, make, withToken(token), machinerpc.Redact(conn.Redactor))
 }
 
-// newPlainClient is newClient with other interceptors.
+// newPlainClient is like newClient, but with the given interceptors.
 func newPlainClient[S any](conn Conn, max int, make func(connect.HTTPClient, string, ...connect.ClientOption) S, around ...connect.Interceptor) client[S] {
 	through := machinerpc.NewClient(conn.OpenExec)
 	return client[S]{conn, through, make(through, "http://exec", machinerpc.Options(max, around...))}
@@ -59,8 +59,8 @@ func newPlainClient[S any](conn Conn, max int, make func(connect.HTTPClient, str
 // Close closes the stream to exec-daemon.
 func (c client[S]) Close() { c.http.CloseIdleConnections() }
 
-// error converts the error of an RPC: to the end of its context, the loss of
-// the connection, or the machine's message, bounded.
+// error converts the error of an RPC. The result is the cause of the ended
+// context, the loss of the connection, or the machine's message, shortened.
 func (c client[S]) error(err error) error { return c.conn.Lost(machinerpc.Error(err, c.conn.Done())) }
 
 // withToken is an interceptor that sends exec-daemon's token with every request.
@@ -84,7 +84,7 @@ func (t withToken) WrapStreamingClient(next connect.StreamingClientFunc) connect
 }
 
 // WrapStreamingHandler implements [connect.Interceptor]. It does nothing,
-// because this side serves nothing.
+// because this program is only a client.
 func (withToken) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return next
 }

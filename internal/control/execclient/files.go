@@ -161,13 +161,13 @@ func (f *Files) Write(ctx context.Context, path string, from io.Reader, size int
 		n, err := io.ReadFull(from, b)
 		over = errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 		if err != nil && !over {
-			cancel() // so that the file does not count as complete
+			cancel() // otherwise the machine would consider the file complete
 			_, _ = stream.CloseAndReceive()
 			return 0, "", err
 		}
 		message.Contents = b[:n]
 		if stream.Send(message) != nil {
-			break // the reply says why
+			break // the reply contains the reason
 		}
 	}
 	res, err := stream.CloseAndReceive()

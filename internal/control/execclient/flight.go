@@ -8,30 +8,30 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// Limits for data of a call that was received but not consumed, in bytes.
+// Limits on received data of a call that was not consumed yet, in bytes.
 const (
 	maxID       = 128
 	maxKnown    = 1024      // calls that a machine may report as known; exec-daemon keeps up to 512
 	maxWaiting  = 512 << 10 // deltas that wait for onDelta; older ones are dropped
 	maxDelta    = 256 << 10
-	maxOutput   = 64 << 20 // all deltas of a call; the rest is dropped
+	maxOutput   = 64 << 20 // bytes of all deltas of a call; the rest is dropped
 	maxBreaks   = 16       // how many streams may break during one call
-	deltaWeight = 128      // overhead of a delta
+	deltaWeight = 128      // overhead per delta
 )
 
-// inFlight is a call with a waiter. The stream writes the fields under the
-// call's own lock, and Call reads them, so that a slow reader of one call does
-// not delay others.
+// inFlight is a call with a waiter. The stream writes the fields, and Call
+// reads them, under the call's own lock, so that a slow reader of one call does
+// not delay other calls.
 type inFlight struct {
 	id       string
 	message  *agentv1.ToolCall
 	unhooked bool
 	news     chan struct{} // holds a token when there is news
 
-	// The following fields are protected by Calls.mu.
-	bootID  string // boot of the machine to which it was sent; "" before that
-	aborted error  // the cause, if it was aborted
-	breaks  int    // streams that broke during it; see maxBreaks
+	// Calls.mu protects the following fields.
+	bootID  string // boot of the machine to which the call was sent; "" before that
+	aborted error  // the cause, if the call was aborted
+	breaks  int    // number of streams that broke during the call; see maxBreaks
 
 	mu      sync.Mutex
 	last    uint64 // number of the newest delta
@@ -46,8 +46,8 @@ func newInFlight(id string, message *agentv1.ToolCall) *inFlight {
 	return &inFlight{id: id, message: message, news: make(chan struct{}, 1)}
 }
 
-// hear handles a delta from the machine. It ignores a delta that it has
-// received before.
+// hear handles a delta from the machine. It ignores a delta that it has already
+// received.
 func (f *inFlight) hear(delta *agentv1.ExecDelta) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -18,20 +18,20 @@ import (
 	"aloft/internal/wire/agentv1/agentv1connect"
 )
 
-// Limits for the outcome of a machine's hooks, in bytes.
+// Limits on the outcome of a machine's hooks, in bytes.
 const (
 	maxHookReply = 4 << 20
 	maxHookWords = 16 << 10
 	maxHookInput = 1 << 20
 	maxHookRuns  = 100
-	maxHookWord  = 1 << 10 // each text about a hook that ran, since all are journaled
+	maxHookWord  = 1 << 10 // bytes of each text about a hook; all texts are journaled
 )
 
-// Retry times while exec-daemon restarts.
+// Retry delays and timeout while exec-daemon restarts.
 const (
-	firstHookWait = 50 * time.Millisecond // doubles each time
+	firstHookWait = 50 * time.Millisecond // doubles with each attempt
 	maxHookWait   = time.Second
-	hookPatience  = 10 * time.Second // for all attempts together
+	hookPatience  = 10 * time.Second // timeout of all attempts together
 )
 
 // HookCall is a request to run hooks for an agent.
@@ -42,8 +42,8 @@ type HookCall struct {
 	Model          string
 	Email          string
 	Team           []byte          // the team's hooks.json, or nil
-	User           []byte          // that of the agent's owner, or nil
-	Sandbox        *sandbox.Policy // for the hooks; nil means no sandbox
+	User           []byte          // the hooks.json of the agent's owner, or nil
+	Sandbox        *sandbox.Policy // sandbox policy for the hooks; nil means no sandbox
 }
 
 // Hooks runs hooks in a machine. Its methods are safe for concurrent use.
@@ -78,7 +78,7 @@ func (h *Hooks) Run(ctx context.Context, call HookCall) (hook.Outcome, error) {
 		req.Events = append(req.Events, &agentv1.HookEvent{Name: string(e.Event), Subject: e.Subject, Fields: fields, OfShell: e.OfShell, Shell: e.Shell})
 	}
 	res, err := h.run(ctx, req)
-	if connect.CodeOf(err) == connect.CodeUnimplemented { // a machine older than hooks
+	if connect.CodeOf(err) == connect.CodeUnimplemented { // the machine is older than hooks
 		return hook.Outcome{}, nil
 	}
 	if err == nil {

@@ -13,8 +13,9 @@ import (
 	"aloft/internal/fault"
 )
 
-// keep maintains a stream to exec-daemon while there is something to do, and
-// reopens it when it breaks. It returns when the Calls is closed.
+// keep maintains a stream to exec-daemon while there are calls or
+// acknowledgements to send, and reopens it when it breaks. It returns when the
+// Calls is closed.
 func (cs *Calls) keep() {
 	var down time.Time // since when the stream is down; zero if it is up or not needed
 	pause := firstPause
@@ -51,7 +52,8 @@ func (cs *Calls) keep() {
 	cs.failAll(context.Cause(cs.ctx))
 }
 
-// final returns the error with which to give up, or nil to reconnect.
+// final returns the error after which to stop reconnecting, or nil to
+// reconnect.
 func final(err error, down time.Duration) error {
 	switch {
 	case errors.Is(err, pod.ErrLost), errors.Is(err, ErrCatalogue):
@@ -68,7 +70,7 @@ func final(err error, down time.Duration) error {
 	return nil
 }
 
-// stuck returns the fault of a machine whose exec-daemon does not come back.
+// stuck returns the fault for a machine whose exec-daemon stays unreachable.
 func stuck(down time.Duration, cause error) error {
 	return fault.Unavailable("exec-daemon has been unreachable for %s", down).Named("machine_stuck").
 		Hint("the machine may be out of memory or processes: check the last tool calls, then send a follow-up").Because(cause)
@@ -109,9 +111,9 @@ func (cs *Calls) converse(l *link) error {
 	return err
 }
 
-// adopt makes l the current stream and sends everything that is in flight. A
-// call that went to an earlier boot of the machine is not sent again: the new
-// boot does not know it and would run it a second time.
+// adopt makes l the current stream and sends all calls and acknowledgements
+// that are in flight. It does not resend a call to a later boot of the machine:
+// the new boot does not know the call and would run it a second time.
 func (cs *Calls) adopt(l *link) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -135,8 +137,8 @@ func (cs *Calls) adopt(l *link) {
 }
 
 // broke fails each call during which too many streams have broken, so that a
-// machine cannot make the server resend it for ever. A message that was too
-// long counts more than once, since it will fail again.
+// machine cannot make the server resend the call forever. A break because of a
+// too long message counts more than once, since that message will fail again.
 func (cs *Calls) broke(err error) {
 	weight := 1
 	if connect.CodeOf(err) == connect.CodeResourceExhausted {
@@ -159,7 +161,7 @@ func (cs *Calls) broke(err error) {
 	}
 }
 
-// failAll fails everything that waits for the machine.
+// failAll fails all calls, acknowledgements and other waiters.
 func (cs *Calls) failAll(err error) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()

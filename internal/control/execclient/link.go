@@ -20,15 +20,15 @@ import (
 
 // Timing of the stream.
 const (
-	firstPause = 5 * time.Millisecond   // before the second attempt to connect
-	maxPause   = 500 * time.Millisecond // between attempts
-	comeBack   = 30 * time.Second       // how long exec-daemon may be away
+	firstPause = 5 * time.Millisecond   // delay before the second attempt to connect
+	maxPause   = 500 * time.Millisecond // delay between further attempts
+	comeBack   = 30 * time.Second       // how long exec-daemon may be unreachable
 	beatEvery  = 10 * time.Second
-	silence    = 45 * time.Second // without any message, after which a stream counts as dead
+	silence    = 45 * time.Second // silence after which a stream counts as dead
 )
 
-// maxElement is the maximum size of a message from the machine, in bytes: five
-// images and their result fit.
+// maxElement is the maximum size of a message from the machine, in bytes. A
+// result with five images fits.
 const maxElement = 32 << 20
 
 // Errors that end a stream.
@@ -37,14 +37,14 @@ var (
 	errUnheard = errors.New("exec-daemon did not say hello first")
 )
 
-// link is a stream to exec-daemon whose hello was received.
+// link is a stream to exec-daemon whose hello has been received.
 type link struct {
 	stream *connect.BidiStreamForClient[agentv1.ExecStreamElement, agentv1.ExecServerElement]
 	hello
 	close func()
 
 	mu    sync.Mutex
-	out   []*agentv1.ExecStreamElement // to be sent, in order
+	out   []*agentv1.ExecStreamElement // messages to be sent, in order
 	beats uint64                       // number of the newest heartbeat
 	ready chan struct{}                // holds a token when out is not empty
 }
@@ -94,7 +94,7 @@ func (l *link) write(ctx context.Context) {
 		l.mu.Unlock()
 		for _, element := range out {
 			if err := l.stream.Send(element); err != nil {
-				return // the reader gets the reason
+				return // Receive returns the reason
 			}
 		}
 	}
@@ -122,7 +122,7 @@ func (cs *Calls) connect(ctx context.Context) (*link, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &link{ready: make(chan struct{}, 1), close: func() {
 		cancel()
-		_ = conn.Close() // needed because a stream whose request is still being written ignores its context
+		_ = conn.Close() // needed because a stream ignores its context while its request is still being written
 		through.CloseIdleConnections()
 	}}
 	context.AfterFunc(ctx, l.close)
@@ -212,7 +212,8 @@ func (cs *Calls) find(id string) *inFlight {
 	return cs.calls[id]
 }
 
-// heard completes the acknowledgements that were sent before that heartbeat.
+// heard completes the acknowledgements that were sent before the given
+// heartbeat.
 func (cs *Calls) heard(sequence uint64) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()

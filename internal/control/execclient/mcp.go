@@ -36,11 +36,11 @@ func NewMCP(conn Conn, token string) *MCP {
 	return &MCP{newClient(conn, token, maxListings, agentv1connect.NewMcpServiceClient)}
 }
 
-// Use makes the machine run exactly the stdio servers among these, in a sandbox
-// if p is not nil, and returns their listings. The listings come from the
-// machine, so they are checked: servers that were not requested are dropped,
-// and limits are enforced. Use waits up to wait for servers that are starting.
-// The error wraps [pod.ErrLost] if the machine is gone.
+// Use makes the machine run exactly the stdio servers of the given list, in a
+// sandbox if p is not nil, and returns their listings. It checks the listings,
+// because they come from the machine: it drops servers that were not requested,
+// and enforces limits. It waits up to the duration wait for servers that are
+// starting. The error wraps [pod.ErrLost] if the machine is gone.
 func (m *MCP) Use(ctx context.Context, servers []mcp.Server, p *sandbox.Policy, wait time.Duration) ([]mcp.Listing, error) {
 	// Credentials of remote servers must not be sent to the machine.
 	servers = slices.DeleteFunc(slices.Clone(servers), mcp.Server.Remote)
@@ -68,8 +68,8 @@ func (m *MCP) Use(ctx context.Context, servers []mcp.Server, p *sandbox.Policy, 
 	return admitted(servers, said), nil
 }
 
-// commas counts the commas of a JSON text that are in at most depth arrays and
-// objects: the elements that decoding makes.
+// commas counts the commas of a JSON text that are nested in at most depth
+// arrays and objects. Their number bounds the elements that decoding creates.
 func commas(text []byte, depth int) (n int) {
 	at, quoted := 0, false
 	for i := 0; i < len(text); i++ {

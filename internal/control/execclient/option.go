@@ -12,7 +12,7 @@ type Option func(*options)
 type options struct {
 	redactor *redact.Redactor
 	trace    string
-	timeout  time.Duration // for the result of a call
+	timeout  time.Duration // timeout for the result of a call
 }
 
 func optionsOf(all []Option) options {
@@ -24,8 +24,8 @@ func optionsOf(all []Option) options {
 }
 
 // Redact redacts secrets in everything that the machine sends: results, output
-// and errors. The machine redacts too, but is not trusted to.
+// and errors. The machine redacts too, but is not trusted.
 func Redact(by *redact.Redactor) Option { return func(o *options) { o.redactor = by } }
 
-// Trace sets the traceparent below which exec-daemon records its spans.
+// Trace sets the traceparent that becomes the parent of exec-daemon's spans.
 func Trace(traceparent string) Option { return func(o *options) { o.trace = traceparent } }

@@ -9,7 +9,8 @@ func newOutputs(secrets *redact.Redactor) outputs {
 	return outputs{secrets.Stream(), secrets.Stream()}
 }
 
-// next returns the redacted delta, and false if nothing of it is left.
+// next returns the redacted delta. It returns false if the delta is empty or
+// delayed completely.
 func (o outputs) next(d Delta) (Delta, bool) {
 	d.Stdout = string(o.stdout.Next([]byte(d.Stdout)))
 	d.Stderr = string(o.stderr.Next([]byte(d.Stderr)))
@@ -19,7 +20,7 @@ func (o outputs) next(d Delta) (Delta, bool) {
 // holds reports whether redaction still delays some output.
 func (o outputs) holds() bool { return o.stdout.Holds() || o.stderr.Holds() }
 
-// idle returns delayed output that should be shown because no more comes.
+// idle returns the delayed output, to show it when no more output arrives.
 func (o outputs) idle(last uint64) (Delta, bool) {
 	d := Delta{Stdout: string(o.stdout.Idle()), Stderr: string(o.stderr.Idle()), Seq: last}
 	return d, d.Stdout != "" || d.Stderr != ""

@@ -25,8 +25,9 @@ const (
 // pictureTypes are the image types that models accept.
 var pictureTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
-// answerTo returns the machine's answer to a call, without a result of another
-// tool, and as an error if the machine claims that the call never started.
+// answerTo returns the machine's answer to a call. It drops the result of
+// another tool. If the machine claims that the call never started, it returns
+// an error result.
 func answerTo(sent *agentv1.ToolCall, done *agentv1.ExecCompleted) *agentv1.ExecCompleted {
 	toolOf := func(call *agentv1.ToolCall) protoreflect.FieldDescriptor {
 		m := call.ProtoReflect()
@@ -35,7 +36,7 @@ func answerTo(sent *agentv1.ToolCall, done *agentv1.ExecCompleted) *agentv1.Exec
 	switch {
 	case done.GetNeverStarted():
 		return &agentv1.ExecCompleted{IsError: true, Text: "The machine did not run this call, and gave no reason."}
-	case done.GetToolCall().GetTruncatedToolCall() != nil: // a long result of any tool
+	case done.GetToolCall().GetTruncatedToolCall() != nil: // the text of a long result, which any tool may have
 	case toolOf(done.GetToolCall()) != toolOf(sent):
 		done = proto.CloneOf(done)
 		done.ToolCall = nil
@@ -43,8 +44,8 @@ func answerTo(sent *agentv1.ToolCall, done *agentv1.ExecCompleted) *agentv1.Exec
 	return done
 }
 
-// resultOf converts a machine's result of a call. The result is bounded,
-// whatever the machine sends.
+// resultOf converts a machine's result of a call. It limits the size of the
+// result.
 func resultOf(done *agentv1.ExecCompleted) tool.Result {
 	r := tool.Result{Text: bound(done.GetText(), maxText), Error: done.GetIsError()}
 	if len(done.GetText()) > maxText {

@@ -30,8 +30,8 @@ func NewRules(conn Conn, token string) *Rules {
 	return &Rules{newClient(conn, token, maxRulesReply, agentv1connect.NewRulesServiceClient)}
 }
 
-// Read returns the rules of the folders. They come from the machine, so limits
-// are enforced. The error wraps [pod.ErrLost] if the machine is gone.
+// Read returns the rules of the folders. The rules come from the machine, so
+// Read enforces limits. The error wraps [pod.ErrLost] if the machine is gone.
 func (r *Rules) Read(ctx context.Context, folders []rule.Folder) (rule.Set, error) {
 	req := &agentv1.ReadRulesRequest{}
 	for _, f := range folders {
@@ -40,7 +40,7 @@ func (r *Rules) Read(ctx context.Context, folders []rule.Folder) (rule.Set, erro
 	ctx, cancel := context.WithTimeout(ctx, rulesPatience)
 	defer cancel()
 	res, err := r.service.ReadRules(ctx, connect.NewRequest(req))
-	if connect.CodeOf(err) == connect.CodeUnimplemented { // a machine older than rules
+	if connect.CodeOf(err) == connect.CodeUnimplemented { // the machine is older than rules
 		return rule.Set{}, nil
 	}
 	if err != nil {

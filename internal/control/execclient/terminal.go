@@ -49,12 +49,11 @@ func DialPTY(ctx context.Context, conn Conn, token string) (*websocket.Conn, err
 // Screen is the content of a terminal.
 type Screen struct {
 	Text      string
-	Truncated bool // its beginning was cut off
+	Truncated bool // the beginning is missing
 	Terminal  terminal.Terminal
 }
 
-// Keys is input for a terminal: either a Text, or one Key by tmux's name for
-// it.
+// Keys is input for a terminal: either Text, or one Key with its name in tmux.
 type Keys struct{ Text, Key string }
 
 // Terminals controls a machine's terminals. Its methods are safe for concurrent

@@ -19,9 +19,9 @@ import (
 type ReachRequest struct {
 	Own   []Source
 	Named []string // names such as github.com/org/repo, or URLs
-	// Allow lists URL prefixes of repositories that Named and submodules may
-	// contain. If Ruled is false, Allow is ignored: a repository may name only
-	// repositories of its own owner on its own server.
+	// Allow lists URL prefixes of the repositories that, according to the
+	// operator, a repository may name. If Ruled is false, Allow is ignored: a
+	// repository may name only repositories of its own owner on its own server.
 	Allow []string
 	Ruled bool
 	// May reports whether the run's user may access a repository; nil allows all.

@@ -95,10 +95,10 @@ func (s *Store) flatten(ctx context.Context, id string) error {
 	return s.Collect()
 }
 
-// merge applies the tree of a layer to into, the tree of the layer below.
-// Afterwards into has the same effect as both trees.
-func merge(ctx context.Context, tree, into string) error {
-	var dirs []string // directories whose times are set last, because writing into a directory changes its time
+// merge applies the tree of a layer to lower, the tree of the layer below.
+// Afterwards lower has the same effect as both trees.
+func merge(ctx context.Context, tree, lower string) error {
+	var dirs []string // directories whose times are set last, because writing lower a directory changes its time
 	err := filepath.WalkDir(tree, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -110,7 +110,7 @@ func merge(ctx context.Context, tree, into string) error {
 		if err != nil {
 			return err
 		}
-		isDir, err := mergeOne(path, filepath.Join(into, name))
+		isDir, err := mergeOne(path, filepath.Join(lower, name))
 		if isDir {
 			dirs = append(dirs, name)
 		}
@@ -123,14 +123,14 @@ func merge(ctx context.Context, tree, into string) error {
 		return err
 	}
 	for _, name := range slices.Backward(dirs) {
-		if err := copyTime(filepath.Join(tree, name), filepath.Join(into, name)); err != nil {
+		if err := copyTime(filepath.Join(tree, name), filepath.Join(lower, name)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func mergeOne(path, into string) (isDir bool, err error) {
+func mergeOne(path, lower string) (isDir bool, err error) {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return false, err
@@ -139,20 +139,20 @@ func mergeOne(path, into string) (isDir bool, err error) {
 	if !ok {
 		return false, errors.New("no owner")
 	}
-	old, err := os.Lstat(into)
+	old, err := os.Lstat(lower)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
 	if !info.IsDir() {
 		if old != nil {
-			if err := trash.RemoveAll(into); err != nil {
+			if err := trash.RemoveAll(lower); err != nil {
 				return false, err
 			}
 		}
 		if isWhiteout(st) {
-			return false, putWhiteout(into)
+			return false, putWhiteout(lower)
 		}
-		return false, os.Link(path, into)
+		return false, os.Link(path, lower)
 	}
 	// A directory hides the lower file of the same path if that is not a
 	// directory, or if the upper directory is marked opaque.
@@ -162,21 +162,21 @@ func mergeOne(path, into string) (isDir bool, err error) {
 	}
 	hides := opaque || old != nil && !old.IsDir()
 	if old != nil && hides {
-		if err := removeBut(into, old); err != nil {
+		if err := removeBut(lower, old); err != nil {
 			return true, err
 		}
 		old = nil
 	}
 	if old == nil {
-		if err := os.Mkdir(into, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := os.Mkdir(lower, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return true, err
 		}
 	}
-	if err := replaceAttributes(path, into); err != nil {
+	if err := replaceAttributes(path, lower); err != nil {
 		return true, err
 	}
 	if hides {
-		return true, unix.Lsetxattr(into, opaqueAttr, []byte("y"), 0)
+		return true, unix.Lsetxattr(lower, opaqueAttr, []byte("y"), 0)
 	}
 	return true, nil
 }

@@ -17,24 +17,24 @@ import (
 	"time"
 )
 
-// A Kind is what a row of the ledger is about.
+// A Kind is the kind of thing that a row of the ledger measures.
 type Kind string
 
 // Kinds of rows. Rows of the last three are always the server's.
 const (
 	Machine   Kind = "machine"   // the disk of an agent's machine or of a build
-	Layer     Kind = "layer"     // a snapshot, a build, or a disk that forks share
+	Layer     Kind = "layer"     // a snapshot, a build, or a disk shared by forks
 	Journal   Kind = "journal"   // the events of an agent, in the database
 	Artifacts Kind = "artifacts" // the files that an agent has put into its artifacts folder
 	Log       Kind = "log"       // the connection log of an agent
-	Mirror    Kind = "mirror"    // the copies of repositories
+	Mirror    Kind = "mirror"    // the mirrors of repositories
 	Image     Kind = "image"     // images of machines
 	Cache     Kind = "cache"     // the cache of Dockerfile builds
 )
 
-// Size is a disk usage. Both numbers add up.
+// Size is a disk usage. Bytes and inodes of several sizes can be added.
 type Size struct {
-	Bytes  int64 // allocated, as du counts
+	Bytes  int64 // allocated bytes, as du counts them
 	Inodes int64
 }
 
@@ -44,18 +44,19 @@ func (s Size) Plus(o Size) Size { return Size{s.Bytes + o.Bytes, s.Inodes + o.In
 // An Item is something that uses disk space, as its [Source] lists it.
 type Item struct {
 	ID      string // unique within the source
-	AgentID string // "" if it belongs to no agent
-	UserID  int64  // 0 if it is the server's
-	// Version says when a measurement is out of date: an item is not measured
-	// again while its version is the same. "" means that age alone decides.
+	AgentID string // "" if the item belongs to no agent
+	UserID  int64  // 0 if the item belongs to the server
+	// Version changes when the item changes. An item is not measured again
+	// while its version is the same. If Version is "", measurements expire by
+	// age alone.
 	Version string
-	// Measure measures the item. last is its previous measurement, or zero. The
-	// result names the version that was measured, which may be newer than the
-	// item's.
+	// Measure measures the item. last is the previous measurement, or zero. The
+	// result contains the version that was measured, which may be newer than
+	// Version.
 	Measure func(ctx context.Context, last Measured) (Measured, error)
 }
 
-// Measured is a size and the version of the item that has it.
+// Measured is the size of an item at a version.
 type Measured struct {
 	Size
 	Version string
@@ -64,7 +65,8 @@ type Measured struct {
 // A Source lists the items of one kind. Its methods are safe for concurrent use.
 type Source interface {
 	Kind() Kind
-	// Items returns what there is now. It must be quick: it does not measure.
+	// Items returns the current items. It must be quick, so it does not measure
+	// them.
 	Items(ctx context.Context) ([]Item, error)
 }
 
@@ -75,16 +77,16 @@ type Row struct {
 	AgentID string
 	UserID  int64
 	Size
-	Measured time.Time // zero if it could not be measured yet
+	Measured time.Time // zero if the item could not be measured yet
 }
 
-// Times of measurements.
+// Intervals of measurements.
 const (
 	// maxAge is the age at which an item without a version is measured again.
 	maxAge = 2 * time.Minute
-	// restShare is how long the ledger rests after a refresh in the background,
-	// as a multiple of the refresh's duration, so that measuring takes at most a
-	// twentieth of one processor.
+	// restShare is the pause after a refresh in the background, as a multiple
+	// of the refresh's duration, so that measuring takes at most a twentieth of
+	// one processor.
 	restShare = 20
 )
 
@@ -133,17 +135,17 @@ func (l *Ledger) Run(ctx context.Context) error {
 }
 
 // Rows returns the rows of a user, or of everybody if userID is 0, the largest
-// first. It measures only what was never measured. If a source fails, the rows
-// of the others are returned with the error.
+// first. It measures only items that were never measured. If a source fails,
+// Rows returns the error and the rows of the other sources.
 func (l *Ledger) Rows(ctx context.Context, userID int64) ([]Row, error) {
 	return l.rows(ctx, userID, never)
 }
 
-// never is an age that no measurement reaches.
+// never is the age limit with which no measurement expires.
 const never = time.Duration(1<<63 - 1)
 
-// RowsNow returns what [Ledger.Rows] does, after measuring again what may have
-// changed.
+// RowsNow is like [Ledger.Rows], but first measures all items again that may
+// have changed.
 func (l *Ledger) RowsNow(ctx context.Context, userID int64) ([]Row, error) {
 	return l.rows(ctx, userID, 0)
 }
@@ -159,8 +161,8 @@ func (l *Ledger) rows(ctx context.Context, userID int64, age time.Duration) ([]R
 	return rows, err
 }
 
-// refresh measures what is older than maxAge, and forgets the measurements of
-// what is gone.
+// refresh measures items whose measurement is older than maxAge, and forgets
+// the measurements of items that are gone.
 func (l *Ledger) refresh(ctx context.Context) error {
 	known := map[key]bool{}
 	err := l.each(ctx, maxAge, func(Item) bool { return true }, func(kind Kind, i Item, _ measurement) { known[key{kind, i.ID}] = true })
@@ -177,7 +179,8 @@ func (l *Ledger) refresh(ctx context.Context) error {
 	return nil
 }
 
-// each calls do with every item that is included, measured at most age ago.
+// each calls do for every included item, with a measurement that is at most age
+// old.
 func (l *Ledger) each(ctx context.Context, age time.Duration, include func(Item) bool, do func(Kind, Item, measurement)) error {
 	var errs []error
 	for _, s := range l.sources {
@@ -200,8 +203,8 @@ func (l *Ledger) each(ctx context.Context, age time.Duration, include func(Item)
 	return errors.Join(errs...)
 }
 
-// measure returns the last measurement of an item, or makes a new one. After an
-// error it returns the last one.
+// measure returns the last measurement of an item, or a new one if that has
+// expired. If measuring fails, it returns the last measurement and the error.
 func (l *Ledger) measure(ctx context.Context, kind Kind, i Item, age time.Duration) (measurement, error) {
 	k := key{kind, i.ID}
 	l.mu.Lock()
@@ -226,9 +229,9 @@ func (l *Ledger) measure(ctx context.Context, kind Kind, i Item, age time.Durati
 	return m, nil
 }
 
-// LastTotal returns what the owner of an agent used in total at the last
-// measurements. It asks no source and measures nothing, so that it works while
-// the disk is full. ok is false if nothing of the agent was measured yet.
+// LastTotal returns the total usage of an agent's owner according to the last
+// measurements. It asks no source and measures nothing, so it works while the
+// disk is full. ok is false if no item of the agent was measured yet.
 func (l *Ledger) LastTotal(agentID string) (total Size, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

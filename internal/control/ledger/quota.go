@@ -10,20 +10,20 @@ import (
 	"aloft/internal/fault"
 )
 
-// A Quota limits what each user may use of the disk. Its methods are safe for
+// A Quota limits the disk usage of each user. Its methods are safe for
 // concurrent use.
 type Quota struct {
 	Ledger *Ledger
-	Limit  Size // 0 is no limit
+	Limit  Size // 0 means no limit
 	Logger *slog.Logger
 }
 
-// quotaTime is how long a request waits for measurements.
+// quotaTime is the timeout of a request for measurements.
 const quotaTime = 20 * time.Second
 
-// MayUseMore returns a fault if the user is over the quota. It measures again
-// before it refuses, so that somebody who has freed space may go on at once. What
-// cannot be measured does not count.
+// MayUseMore returns a fault if the user is over the quota. Before it refuses,
+// it measures again, so that a user who has freed space may continue at once.
+// Items that cannot be measured do not count.
 func (q Quota) MayUseMore(ctx context.Context, userID int64) error {
 	if q.Limit == (Size{}) {
 		return nil
@@ -60,10 +60,10 @@ func (q Quota) isOver(total Size) bool {
 	return q.Limit.Bytes > 0 && total.Bytes > q.Limit.Bytes || q.Limit.Inodes > 0 && total.Inodes > q.Limit.Inodes
 }
 
-// maxNamed is how many rows the message about a quota names.
+// maxNamed is how many rows a message about a quota names.
 const maxNamed = 3
 
-// largestOf describes the first rows, and returns the commands that delete them.
+// largestOf describes the first rows, and returns the commands to delete them.
 func largestOf(rows []Row) (largest, commands []string) {
 	seen := map[string]bool{}
 	for _, r := range rows[:min(len(rows), maxNamed)] {

@@ -17,7 +17,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// owners returns the owners of all agents by agent.
+// owners returns the owners by agent id.
 func owners(ctx context.Context, s store.Sizes) (map[string]store.Owner, error) {
 	all, err := s.Owners(ctx)
 	if err != nil {
@@ -36,7 +36,8 @@ func item(id, agentID string, by map[string]store.Owner) Item {
 	return Item{ID: id, AgentID: o.AgentID, UserID: o.UserID}
 }
 
-// Machines lists the machines of a runtime. Those of builds are the server's.
+// Machines lists the machines of a runtime. The machines of builds belong to
+// the server.
 type Machines struct {
 	Runtime machine.Runtime
 	Store   store.Sizes
@@ -129,7 +130,7 @@ func (s Layers) Items(ctx context.Context) ([]Item, error) {
 		owned[i].Measure = func(ctx context.Context, _ Measured) (got Measured, err error) {
 			got.Bytes, got.Inodes, err = s.Store.DiskUsage(ctx, id)
 			if f, ok := errors.AsType[*fault.Error](err); ok && f.Kind == fault.KindNotFound {
-				return Measured{}, nil // it was removed meanwhile
+				return Measured{}, nil // the layer was removed meanwhile
 			}
 			return got, err
 		}
@@ -137,13 +138,14 @@ func (s Layers) Items(ctx context.Context) ([]Item, error) {
 	return owned, nil
 }
 
-// attribute returns the layers with their owners. agents begins with the oldest.
+// attribute returns the layers with their owners. agents are sorted by age,
+// oldest first.
 func (s Layers) attribute(needs []layer.Need, agents []store.Owner, saved []environment.Snapshot) []Item {
 	savedBy := map[string]int64{}
 	for _, n := range saved {
 		savedBy[n.ID] = n.UserID
 	}
-	rank := map[string]int{} // of agents by age
+	rank := map[string]int{} // agents' positions by age
 	waiting := map[string][]string{}
 	for i, o := range agents {
 		rank[o.AgentID] = i
@@ -152,7 +154,7 @@ func (s Layers) attribute(needs []layer.Need, agents []store.Owner, saved []envi
 		}
 	}
 	byID := map[string]layer.Need{}
-	above := map[string]string{} // the oldest layer based on a layer
+	above := map[string]string{} // for each layer, the oldest layer based on it
 	for _, n := range needs {
 		byID[n.ID] = n
 		if old, ok := byID[above[n.Parent]]; n.Parent != "" && (!ok || n.Created.Before(old.Created)) {
@@ -194,8 +196,8 @@ func (s Layers) attribute(needs []layer.Need, agents []store.Owner, saved []envi
 	return all
 }
 
-// Journals lists the journals of agents. Only events that are new since the last
-// measurement are measured. Inodes are 0, because the database is one file.
+// Journals lists the journals of agents. A measurement adds only the events
+// since the last one. Inodes are 0, because the database is one file.
 type Journals struct{ Store store.Sizes }
 
 // Kind implements [Source].
@@ -211,7 +213,7 @@ func (s Journals) Items(ctx context.Context) ([]Item, error) {
 	for i, o := range agents {
 		all[i] = Item{ID: o.AgentID, AgentID: o.AgentID, UserID: o.UserID, Version: strconv.FormatInt(o.Head, 10)}
 		all[i].Measure = func(ctx context.Context, last Measured) (Measured, error) {
-			after, _ := strconv.ParseInt(last.Version, 10, 64) // "" the first time
+			after, _ := strconv.ParseInt(last.Version, 10, 64) // last.Version is "" the first time
 			n, head, err := s.Store.JournalBytes(ctx, o.AgentID, after)
 			if err != nil {
 				return last, err
@@ -222,17 +224,18 @@ func (s Journals) Items(ctx context.Context) ([]Item, error) {
 	return all, nil
 }
 
-// Folders lists the folders and files in a folder. Each belongs to the agent with
-// its name, or to the server.
+// Folders lists the files and folders in a folder. An entry belongs to the
+// agent whose id is its name, or else to the server.
 type Folders struct {
 	Of    Kind
 	In    Folder
-	Store store.Sizes // nil if all of them are the server's
+	Store store.Sizes // nil if all entries belong to the server
 }
 
-// A Folder lists what is in a folder of the host, and measures it. [Dir] is one.
+// A Folder lists and measures the entries of a folder of the host. [Dir]
+// implements it.
 type Folder interface {
-	// Entries returns the names of what is in the folder.
+	// Entries returns the names of the entries.
 	Entries(ctx context.Context) ([]string, error)
 	// Usage returns the disk usage of an entry: bytes and the number of inodes.
 	Usage(ctx context.Context, name string) (bytes, inodes int64, err error)

@@ -10,16 +10,17 @@ import (
 )
 
 // maxOpen is how many nested folders are open at a time. A machine can nest
-// folders until its disk is full: one descriptor for each would use up those of
-// the server, and the path to the innermost is longer than the system accepts.
+// folders until its disk is full. One descriptor for each would use up the
+// server's descriptors, and the path of the innermost folder exceeds the
+// system's limit.
 const maxOpen = 32
 
 // batch is how many names are read from a folder at a time.
 const batch = 1024
 
-// RemoveAll removes the file or folder at path with everything in it, like
-// [os.RemoveAll], however deep folders are nested in it. A missing path is not an
-// error. Nothing may be written there meanwhile.
+// RemoveAll removes the file or folder at path with everything in it. Unlike
+// [os.RemoveAll], it has no limit on how deep folders are nested. If path is
+// missing, it returns nil. Nothing may write to the folder meanwhile.
 func RemoveAll(path string) error {
 	err := unix.Unlink(path)
 	if err == nil || errors.Is(err, unix.ENOENT) {
@@ -28,7 +29,7 @@ func RemoveAll(path string) error {
 	if !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EPERM) {
 		return &os.PathError{Op: "remove", Path: path, Err: err}
 	}
-	// Folders that are nested too deep are moved to the folder itself.
+	// Move folders that are nested too deep to the folder itself.
 	folder, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
@@ -53,8 +54,8 @@ func RemoveAll(path string) error {
 }
 
 // remove removes the file or folder name in dir with everything in it. It moves
-// folders that are nested too deep into the can, where they are entries of their
-// own. Errors contain no path, which a machine has chosen.
+// folders that are nested too deep into the can, as further entries. Errors
+// contain no path, because a machine has chosen the names.
 func remove(can, dir *os.File, name string, depth int) error {
 	err := unix.Unlinkat(int(dir.Fd()), name, 0)
 	if err == nil || errors.Is(err, unix.ENOENT) {
@@ -90,10 +91,10 @@ func remove(can, dir *os.File, name string, depth int) error {
 	return nil
 }
 
-// removeBatch removes some entries of an open folder. It returns false if there
-// are none. It tries every entry, and returns the first error.
+// removeBatch removes some entries of an open folder. removed is false if the
+// folder has no entries. It tries every entry, and returns the first error.
 func removeBatch(can, folder *os.File, depth int) (removed bool, err error) {
-	// Begin again each time: what was read becomes wrong as entries are removed.
+	// Rewind each time, because removing entries invalidates the read position.
 	if _, err := folder.Seek(0, io.SeekStart); err != nil {
 		return false, err
 	}

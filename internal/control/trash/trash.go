@@ -1,6 +1,6 @@
 // Package trash removes folders in the background, because removing a machine's
-// disk or a saved layer can take long. The next process removes what one has
-// left.
+// disk or a saved layer can take long. What a process has not removed, the next
+// process removes.
 package trash
 
 import (
@@ -13,8 +13,8 @@ import (
 	"sync"
 )
 
-// A Can removes the entries of one folder, one at a time. Its methods are safe
-// for concurrent use, also by several processes on the same folder.
+// A Can is a folder whose entries are removed, one at a time. Its methods are
+// safe for concurrent use, also by several processes on the same folder.
 type Can struct {
 	dir string
 	log *slog.Logger
@@ -24,8 +24,8 @@ type Can struct {
 	working bool
 }
 
-// Open returns the can for the folder dir, which must exist, and starts to
-// empty it.
+// Open returns the can in the folder dir, which must exist, and starts to empty
+// it.
 func Open(dir string, log *slog.Logger) *Can {
 	c := &Can{dir: dir, log: log}
 	c.idle.L = &c.mu
@@ -34,10 +34,11 @@ func Open(dir string, log *slog.Logger) *Can {
 }
 
 // Discard moves path, which must be on the same file system, into the can. When
-// it returns, path is free. name is for people who look into the can.
+// it returns, path no longer exists. name becomes part of the entry's name, for
+// people who inspect the can.
 func (c *Can) Discard(path, name string) error {
-	// Use a single rename to a unique name. A folder created beforehand as its
-	// target would itself be trash, and another process could remove it.
+	// Rename to a unique name in one step. A target folder created beforehand
+	// would itself be trash, and another process could remove it.
 	if err := os.Rename(path, filepath.Join(c.dir, name+"-"+rand.Text())); err != nil {
 		return err
 	}
@@ -50,7 +51,7 @@ func (c *Can) wake() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.working {
-		return // the running goroutine checks again before it stops
+		return // the running goroutine checks again before it ends
 	}
 	c.working = true
 	go c.work()
@@ -78,8 +79,8 @@ func (c *Can) work() {
 	}
 }
 
-// empty removes the entries of the can. It goes on after an error, and returns
-// the first.
+// empty removes the entries of the can. After an error it continues with the
+// next entry, and returns the first error.
 func (c *Can) empty(entries []fs.DirEntry) error {
 	can, err := os.Open(c.dir)
 	if err != nil {
@@ -94,7 +95,7 @@ func (c *Can) empty(entries []fs.DirEntry) error {
 	return err
 }
 
-// Wait returns when the can is empty or could not be emptied.
+// Wait returns when the can is empty, or when emptying it has failed.
 func (c *Can) Wait() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
