@@ -1,6 +1,7 @@
 // Package due works on stored items that become due, such as pull requests to
-// read. A worker claims due items by lease, makes a limited number of attempts
-// at once, and releases the items that its server was working on when it died.
+// read. A worker claims due items by lease and works on a limited number of
+// them at once. After a crash of its server, it releases the items that the
+// server had claimed.
 package due
 
 import (
@@ -14,39 +15,39 @@ import (
 	"aloft/internal/fault"
 )
 
-// Limits of attempts that fail.
+// Limits of failed attempts.
 const (
 	firstWait   = 10 * time.Second
 	longestWait = time.Hour
 	maxProblem  = 500 // bytes
 )
 
-// Never is a wait that does not end.
+// Never is an infinite wait.
 const Never = 100 * 365 * 24 * time.Hour
 
 // Config describes the items of a worker. All fields but Every and Tend are
 // required.
 type Config[T any] struct {
-	// Claim returns at most limit due items. No other caller gets them until
-	// the lease expires.
+	// Claim leases at most limit due items and returns them. No other caller
+	// gets these items until the lease expires.
 	Claim func(ctx context.Context, limit int) ([]T, error)
-	// Release makes the items due again that this server has claimed. It is called
-	// once, before the first claim.
+	// Release makes the items due that this server claimed before it was
+	// restarted. It is called once, before the first claim.
 	Release func(ctx context.Context) error
 	// Attempt works on an item and records the outcome.
 	Attempt func(ctx context.Context, item T)
 	// Tend is called after each claim, for other periodic work; it may be nil.
 	Tend   func(ctx context.Context) error
-	Failed func(err error) // logs an error of Claim, Release or Tend
-	AtOnce int             // maximum number of attempts at once
-	Every  time.Duration   // how often to look for due items; default a second
+	Failed func(err error) // logs errors of Claim, Release and Tend
+	AtOnce int             // maximum number of concurrent attempts
+	Every  time.Duration   // interval of checks for due items; default one second
 }
 
 // Worker works on due items. Its methods are safe for concurrent use.
 type Worker[T any] struct {
 	config Config[T]
-	free   chan struct{} // holds a token for each attempt that may start
-	soon   chan struct{} // has an element if an item is due at once
+	free   chan struct{} // holds a token for each free attempt slot
+	soon   chan struct{} // has an element if the worker should check at once
 }
 
 // New returns a worker. Run starts the work.
@@ -99,7 +100,7 @@ func (w *Worker[T]) Run(ctx context.Context) {
 	}
 }
 
-// start starts as many attempts as are allowed at once.
+// start starts attempts until no item is due or no slot is free.
 func (w *Worker[T]) start(ctx context.Context, attempts *sync.WaitGroup) error {
 	slots := len(w.free)
 	if slots == 0 {
@@ -110,7 +111,7 @@ func (w *Worker[T]) start(ctx context.Context, attempts *sync.WaitGroup) error {
 		return err
 	}
 	for _, item := range items {
-		<-w.free // never waits: only this goroutine takes tokens, and slots of them are there
+		<-w.free // does not block: only this goroutine takes tokens, and there are enough
 		attempts.Go(func() {
 			defer func() { w.free <- struct{}{} }()
 			w.config.Attempt(ctx, item)
@@ -129,9 +130,9 @@ func Backoff(attempts int) time.Duration {
 	return wait*9/10 + rand.N(wait/5)
 }
 
-// Retry returns how long to wait after a failed attempt, which is at least as
-// long as the forge requires, and a description of the problem. attempts counts
-// the failed attempts in a row, including this one.
+// Retry returns how long to wait after a failed attempt, at least as long as
+// the forge requires, and a description of the problem. attempts counts the
+// consecutive failed attempts, including this one.
 func Retry(attempts int, err error) (wait time.Duration, problem string) {
 	wait = Backoff(attempts)
 	if asked, ok := forge.RetryAfter(err); ok {

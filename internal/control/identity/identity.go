@@ -23,7 +23,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// Lifetime is how long a token is good for. Existing clients count on it.
+// Lifetime is how long a token is valid. Existing clients rely on it.
 const Lifetime = 5 * time.Minute
 
 // Limits on the fields of a machine's request, in bytes.
@@ -32,7 +32,7 @@ const (
 	maxNonce    = 512
 )
 
-// Where the public half is served, below the issuer's address.
+// Paths of the public documents, relative to the issuer's URL.
 const (
 	DiscoveryPath = "/.well-known/openid-configuration"
 	KeysPath      = "/.well-known/jwks.json"
@@ -43,12 +43,12 @@ type Workload struct {
 	AgentID string
 	RunID   string
 	OwnerID string
-	Email   string // of the owner, where it is known
-	Repo    string // URL of the repository, "" where there is none
+	Email   string // the owner's address; "" if unknown
+	Repo    string // URL of the repository; "" if there is none
 	Branch  string
 }
 
-// subject returns the claim sub, which other services match; some support no
+// subject returns the claim sub. Other services match it, and some can match no
 // other claim. It starts with the repository, so that a rule may end in a
 // wildcard.
 func (w Workload) subject() string {
@@ -73,7 +73,7 @@ func (w Workload) repo() string {
 	if err != nil {
 		return ""
 	}
-	clean := url.URL{Path: strings.TrimSuffix(path.Clean("/"+u.Path), ".git")} // as those who fetch it do
+	clean := url.URL{Path: strings.TrimSuffix(path.Clean("/"+u.Path), ".git")} // normalize the path like git's clients
 	if u.Host == "" {
 		return "file://" + clean.EscapedPath()
 	}
@@ -99,8 +99,8 @@ type Issuer struct {
 	ring *ring
 }
 
-// Open returns the issuer whose keys are in the file, and creates keys if there
-// are none. base is the server's address without a trailing slash, and becomes
+// Open returns the issuer with the keys in the file. If there are none, it
+// creates keys. base is the server's URL without a trailing slash, and becomes
 // the issuer's name.
 func Open(path string, base func() string) (*Issuer, error) {
 	r := &ring{path: path}
@@ -110,7 +110,8 @@ func Open(path string, base func() string) (*Issuer, error) {
 	return &Issuer{base, r}, nil
 }
 
-// Token signs a token that states the workload, for the given audience only.
+// Token signs a token that identifies the workload, for the given audience
+// only.
 func (i *Issuer) Token(w Workload, audience, nonce string) (token string, expires time.Time, err error) {
 	switch {
 	case audience == "":

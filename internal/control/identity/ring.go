@@ -23,41 +23,41 @@ import (
 )
 
 const (
-	bits = 2048 // size of a key; every verifier accepts it
-	// rotateAfter is how long a key signs.
+	bits = 2048 // bits of a key; every verifier accepts this size
+	// rotateAfter is how long a key is used for signing.
 	rotateAfter = 90 * 24 * time.Hour
-	// keepRetired is how long a key is published that signs no more: longer than
-	// any token lives.
+	// keepRetired is how long a retired key is still published: longer than any
+	// token is valid.
 	keepRetired = time.Hour
 )
 
-// blockType is PEM's word for PKCS #8.
+// blockType is the PEM type of PKCS #8.
 const blockType = "PRIVATE KEY"
 
-// Headers of a key's block.
+// Headers of a key's PEM block.
 const (
-	headerSigning = "Signing-Since" // when it began to sign
-	headerRetired = "Retired"       // when it ceased to
+	headerSigning = "Signing-Since" // time of the first signature
+	headerRetired = "Retired"       // time when the key was retired
 )
 
 // key is one key of a ring.
 type key struct {
-	id      string // RFC 7638, so that it says the same to all
+	id      string // thumbprint of RFC 7638, so that every server computes the same id
 	private *rsa.PrivateKey
-	signing time.Time // zero before it signs
-	retired time.Time // zero before it is
+	signing time.Time // when it became the signing key; zero before
+	retired time.Time // when it was retired; zero before
 }
 
 // ring is a file of keys: the signing key, the next key, and the retired keys,
 // newest first. A key is published long before it signs, so that other services
-// know it by then. The file may be changed by another process. Its methods are
-// safe for concurrent use.
+// know it in time. Another process may change the file. Its methods are safe
+// for concurrent use.
 type ring struct {
 	path string
 
 	mu       sync.Mutex
 	list     []key
-	fileInfo os.FileInfo // of the file that list was read from
+	fileInfo os.FileInfo // info of the file from which list was read
 }
 
 // keys returns the keys to publish. The first one signs.
@@ -96,14 +96,14 @@ func (r *ring) refresh() error {
 	case errors.Is(err, fs.ErrNotExist):
 		return r.change(func(list []key) ([]key, error) {
 			if len(list) > 0 {
-				return list, nil // another process was first
+				return list, nil // another process has already created the keys
 			}
 			return withNext(nil)
 		})
 	case err != nil:
 		return fmt.Errorf("identity's keys: %w", err)
 	case r.fileInfo != nil && os.SameFile(r.fileInfo, info) && r.fileInfo.ModTime().Equal(info.ModTime()):
-		return nil // every change is a new file; one may have the number of one that is gone
+		return nil // every change creates a new file; compare the time too, because inode numbers are reused
 	}
 	list, err := readRing(r.path)
 	if err != nil {
@@ -118,7 +118,7 @@ func (r *ring) rotate() error {
 	was := r.list[0].id
 	return r.change(func(list []key) ([]key, error) {
 		if list[0].id != was {
-			return list, nil // another process was first
+			return list, nil // another process has already rotated the keys
 		}
 		return withNext(list)
 	})
@@ -163,14 +163,14 @@ func newKey(private *rsa.PrivateKey) (key, error) {
 	return key{id: base64.RawURLEncoding.EncodeToString(print), private: private}, nil
 }
 
-// change replaces the file, while locking out other processes. The caller holds
-// r.mu.
+// change replaces the file, with a lock against other processes. The caller
+// holds r.mu.
 func (r *ring) change(to func([]key) ([]key, error)) error {
 	dir, err := os.Open(filepath.Dir(r.path))
 	if err != nil {
 		return fmt.Errorf("identity's keys: %w", err)
 	}
-	defer func() { _ = dir.Close() }() // and the lock with it
+	defer func() { _ = dir.Close() }() // also releases the lock
 	if err := lockfile.Block(dir); err != nil {
 		return fmt.Errorf("lock identity's keys: %w", err)
 	}

@@ -6,15 +6,15 @@ import (
 	"sync"
 )
 
-// Locks is a set of locks, one for each key. Keys that nobody uses take no memory.
-// The zero value is ready to use, and safe for concurrent use.
+// Locks is a set of locks, one for each key. Unused keys take no memory. The
+// zero value is ready to use, and safe for concurrent use.
 type Locks[K comparable] struct {
 	mu   sync.Mutex
 	used map[K]*lock
 }
 
 type lock struct {
-	free  chan struct{} // has an element unless the key is locked
+	free  chan struct{} // contains a token unless the key is locked
 	users int           // holders and waiters, guarded by Locks.mu
 }
 

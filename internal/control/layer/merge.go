@@ -98,7 +98,7 @@ func (s *Store) flatten(ctx context.Context, id string) error {
 // merge applies the tree of a layer to lower, the tree of the layer below.
 // Afterwards lower has the same effect as both trees.
 func merge(ctx context.Context, tree, lower string) error {
-	var dirs []string // directories whose times are set last, because writing lower a directory changes its time
+	var dirs []string // directories whose times are set last, because writing into a directory changes its time
 	err := filepath.WalkDir(tree, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
 			return err

@@ -1,11 +1,11 @@
-// Package lfs is a client of the Git LFS API: it asks a git server which
-// objects it has, and transfers them. The server's credential is sent only to
-// the server itself.
+// Package lfs is a client of the Git LFS API. It asks a git server which
+// objects the server has, and transfers objects. The server's credential is
+// sent only to the server itself.
 //
 // A server replies with the URLs of objects, which may be anywhere. URLs on a
 // private network are rejected, except for the git server's own host and hosts
 // that the operator allows. Otherwise a hostile server could make this server
-// fetch what only it can reach.
+// send requests to addresses that only this server can reach.
 package lfs
 
 import (
@@ -49,9 +49,9 @@ const (
 // Remote is the LFS API of one repository.
 type Remote struct {
 	Endpoint string // https://host/o/r.git/info/lfs
-	Username string // with Token, sent only to the endpoint's host; both may be ""
+	Username string // sent with Token, to the endpoint's host only; both may be ""
 	Token    string
-	Named    bool // the operator has named its host, which may be anywhere
+	Named    bool // the operator has configured the endpoint's host, so any address is allowed
 }
 
 // Object is one large file.
@@ -64,12 +64,12 @@ type Object struct {
 type Action struct {
 	Href      string            `json:"href"`
 	Header    map[string]string `json:"header"`
-	ExpiresIn int64             `json:"expires_in"` // seconds
+	ExpiresIn int64             `json:"expires_in"` // validity in seconds
 	ExpiresAt time.Time         `json:"expires_at"`
 }
 
-// Answer is the server's reply about one object. Without actions and error, the
-// server already has the object that was to be uploaded.
+// Answer is the server's reply about one object. A reply to an upload request
+// without actions and error means that the server already has the object.
 type Answer struct {
 	Object
 	Actions struct {
@@ -89,7 +89,7 @@ type Client struct {
 	allow   []string // hosts, without ports
 
 	mu      sync.Mutex
-	clients map[server]*http.Client // by the endpoint's host, so that connections are not shared between servers
+	clients map[server]*http.Client // by the git server, so that servers do not share connections
 }
 
 // Network connects to hosts that the operator has not named. The error of Dial
@@ -98,15 +98,16 @@ type Network interface {
 	Dial(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// server is a git server: its host, and whether the operator has named it.
+// server identifies a git server by its host, and by whether the operator has
+// named the host.
 type server struct {
 	host  string
 	named bool
 }
 
-// New makes a client. The network is not asked about the hosts of allow, nor
-// about git servers that the operator has named. A nil network allows all public
-// addresses, and every git server.
+// New returns a client. It uses network for all hosts except those in allow and
+// git servers that the operator has named. A nil network allows every public
+// address and every git server.
 func New(allow []string, network Network) *Client {
 	return &Client{allow: allow, network: network, clients: map[server]*http.Client{}}
 }
@@ -163,8 +164,8 @@ func (c *Client) Download(ctx context.Context, r Remote, a Action) (io.ReadClose
 	return res.Body, nil
 }
 
-// Upload sends an object, and asks the server to verify it if the server wants
-// that.
+// Upload sends an object. If the server requests it, Upload then asks the
+// server to verify the object.
 func (c *Client) Upload(ctx context.Context, r Remote, a Answer, body io.Reader) error {
 	req, err := c.request(ctx, http.MethodPut, *a.Actions.Upload, body)
 	if err != nil {
@@ -219,8 +220,8 @@ func (c *Client) request(ctx context.Context, method string, a Action, body io.R
 	return req, nil
 }
 
-// do sends a request, with the credential if it goes to the endpoint's own
-// server. A reply with an error status is returned as an error.
+// do sends a request. It adds the credential only if the request goes to the
+// endpoint's own server. If the reply has an error status, do returns an error.
 func (c *Client) do(r Remote, req *http.Request) (*http.Response, error) {
 	own, err := url.Parse(r.Endpoint)
 	if err != nil {
@@ -268,8 +269,7 @@ type blockedError struct{ host, rule string }
 
 func (e *blockedError) Error() string { return e.host + ": " + e.rule }
 
-// client returns the HTTP client for requests on behalf of a server at the
-// of.
+// client returns the HTTP client for requests on behalf of the server of.
 func (c *Client) client(of server) *http.Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -315,7 +315,7 @@ func (c *Client) client(of server) *http.Client {
 	return made
 }
 
-// public returns an error if the address is on a private network.
+// public returns an error if addr is on a private network.
 func public(host, addr string) error {
 	at, err := netip.ParseAddrPort(addr)
 	if err != nil {

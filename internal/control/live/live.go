@@ -1,7 +1,7 @@
-// Package live passes on what clients see but nobody stores: the arguments of
-// tool calls while a model writes them. The journal has the arguments once the
-// reply is complete, so a client that misses a piece misses nothing permanent.
-// Only clients of the server that executes the run receive them.
+// Package live streams the arguments of tool calls to clients while a model
+// writes them. The pieces are not stored. Once the reply is complete, the
+// journal contains the arguments, so a client that misses a piece loses
+// nothing. Only clients of the server that executes the run receive pieces.
 package live
 
 import (
@@ -19,24 +19,24 @@ const (
 // Piece is a piece of the arguments of a call that a model is writing.
 type Piece struct {
 	RunID  string
-	Task   string // call of the subagent that makes this call; "" for the agent itself
-	CallID string // as in the journal later
-	Name   string // of the tool
-	Text   string // part of a JSON object
+	Task   string // id of the call that started the subagent; "" for the agent itself
+	CallID string // id of the call, as later in the journal
+	Name   string // name of the tool
+	Text   string // a part of the arguments' JSON object
 }
 
 // Writing is a call whose arguments are being written.
 type Writing struct {
 	RunID, Task, CallID, Name string
 
-	Args   string // written so far, at most MaxArgs bytes
-	Cut    bool   // there is more than Args contains
-	Serial int64  // distinguishes the call from one with the same id in a retried reply
+	Args   string // text written so far, at most MaxArgs bytes
+	Cut    bool   // Args is incomplete
+	Serial int64  // distinguishes this call from a call with the same id in a retried reply
 }
 
-// Board holds the calls that models are writing now, by agent. Its methods are
-// safe for concurrent use and never wait for a watcher. The zero Board is ready
-// to use; a nil Board shows nothing.
+// Board holds the calls that models are currently writing, by agent. Its
+// methods are safe for concurrent use and never wait for a watcher. The zero
+// Board is ready to use; a nil Board shows nothing.
 type Board struct {
 	mu     sync.Mutex
 	serial int64
@@ -53,8 +53,8 @@ type call struct {
 	text strings.Builder
 }
 
-// Write adds a piece to its call, which it creates if necessary. Anything
-// beyond [MaxArgs] and [MaxCalls] is dropped.
+// Write appends a piece to its call, and creates the call if necessary. It
+// drops pieces beyond [MaxArgs] and [MaxCalls].
 func (b *Board) Write(agentID string, p Piece) {
 	if b == nil {
 		return
@@ -83,8 +83,8 @@ func (b *Board) Write(agentID string, p Piece) {
 	}
 }
 
-// Clear removes the calls of the agent, or of the subagent started by the call
-// task, because the reply is complete or is retried.
+// Clear removes the calls of the agent, or those of the subagent that the call
+// task started, because the reply is complete or is retried.
 func (b *Board) Clear(agentID, task string) {
 	if b == nil {
 		return
@@ -109,16 +109,16 @@ func (b *Board) page(agentID string) *page {
 	return b.pages[agentID]
 }
 
-// drop removes the page of an agent without calls and watchers. The caller
-// holds b.mu.
+// drop removes the page of an agent if the page has no calls and no watchers.
+// The caller holds b.mu.
 func (b *Board) drop(agentID string) {
 	if pg := b.pages[agentID]; len(pg.calls)+len(pg.watchers) == 0 {
 		delete(b.pages, agentID)
 	}
 }
 
-// Watcher reads the calls of one agent. It may be slow: pieces that it has not
-// read are merged with later ones. The caller must call Close.
+// Watcher reads the calls of one agent. A watcher may be slow: unread pieces
+// are merged with later ones. The caller must call Close.
 type Watcher struct {
 	board   *Board
 	agentID string
@@ -139,7 +139,7 @@ func (b *Board) Watch(agentID string) *Watcher {
 	return w
 }
 
-// Read returns the calls that are being written now.
+// Read returns the calls that are currently being written.
 func (w *Watcher) Read() (out []Writing) {
 	if w.board == nil {
 		return nil

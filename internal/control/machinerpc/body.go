@@ -11,18 +11,18 @@ import (
 // Connect stream: a byte of flags, and the length of the message.
 const prefixSize = 5
 
-// messages is the body of a stream. A Read that returns a message's prefix also
-// returns as much of the message as fits. Connect writes the two separately, and
-// HTTP/2 would make a frame of each: twice the writes and wake-ups.
+// messages is the body of a stream. It joins each message's prefix and content
+// in one Read, if they fit. Connect writes the two separately, and HTTP/2 would
+// make a frame of each: twice the writes and wake-ups.
 type messages struct {
 	body io.ReadCloser
-	left int64 // bytes of the message that has begun
+	left int64 // bytes left of the current message
 }
 
 // Read implements [io.Reader].
 func (m *messages) Read(p []byte) (n int, err error) {
 	if m.left == 0 && len(p) < prefixSize {
-		m.left = math.MaxInt64 // no prefix fits: all that follows is passed on as it comes
+		m.left = math.MaxInt64 // p is too small for a prefix: forward all remaining bytes unchanged
 	}
 	if m.left > 0 {
 		n, err = m.body.Read(p[:min(int64(len(p)), m.left)])

@@ -27,9 +27,9 @@ const maxErrorText = 8 << 10
 // A Dial opens a stream to a daemon in a machine.
 type Dial = func(ctx context.Context) (net.Conn, error)
 
-// NewClient returns an HTTP client for RPCs over streams that dial opens: HTTP/2
-// over cleartext by prior knowledge. It bounds headers and errors; [Options]
-// bound messages. The caller must call CloseIdleConnections.
+// NewClient returns an HTTP client for RPCs over streams that dial opens. It
+// uses unencrypted HTTP/2 with prior knowledge. It bounds headers and errors;
+// [Options] bound messages. The caller must call CloseIdleConnections.
 func NewClient(dial Dial) *http.Client {
 	var h2c http.Protocols
 	h2c.SetUnencryptedHTTP2(true)
@@ -54,8 +54,8 @@ func newTransport(dial Dial) *http.Transport {
 }
 
 // transport bounds errors of a machine, which Connect decodes as JSON: the body
-// of a failed request, and the last message of a stream. It sends each message
-// of a stream together with its prefix.
+// of a failed request, and the last message of a stream. It also sends each
+// message of a stream in one write with its prefix.
 type transport struct{ *http.Transport }
 
 // RoundTrip implements [http.RoundTripper].
@@ -63,7 +63,7 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	stream := req.Header.Get("Content-Type") == "application/connect+proto"
 	if stream && req.Body != nil {
 		body := req.Body
-		req = req.WithContext(req.Context()) // a copy
+		req = req.WithContext(req.Context()) // copy the request before changing it
 		req.Body = &messages{body: body}
 	}
 	res, err := t.Transport.RoundTrip(req)
@@ -79,21 +79,22 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// Options returns the options of a Connect client of a machine: replies are not
-// compressed, have at most max bytes, and few enough parts.
+// Options returns the options of a Connect client of a machine. Replies are not
+// compressed, and have at most max bytes and maxParts parts.
 func Options(max int, around ...connect.Interceptor) connect.ClientOption {
 	return connect.WithClientOptions(connect.WithReadMaxBytes(max), connect.WithAcceptCompression("gzip", nil, nil),
 		connect.WithCodec(sparing{}), connect.WithInterceptors(around...))
 }
 
-// lastMoment is how long a stopping machine's connection may outlive a call's
-// broken stream.
+// lastMoment is how long the connection of a stopping machine may stay open
+// after a call's stream has broken.
 const lastMoment = 2 * time.Second
 
-// Error converts the error of an RPC to the end of its context, or to the
-// machine's message, bounded. done is closed when the connection has ended: if
-// the daemon is unavailable, Error waits for done for a moment, because a
-// stopping machine closes its streams shortly before its connection.
+// Error converts the error of an RPC. The result is the cause of the ended
+// context, or the machine's message, shortened. done is closed when the
+// connection has ended. If the daemon is unavailable, Error briefly waits for
+// done, because a stopping machine closes its streams shortly before its
+// connection.
 func Error(err error, done <-chan struct{}) error {
 	e, ok := errors.AsType[*connect.Error](err)
 	if !ok {

@@ -11,12 +11,13 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Limits for a reply of a machine in memory. A message of two bytes takes about a
-// hundred once it is decoded, so that the size of a reply bounds little.
+// Limits on a machine's reply in memory. Limiting a reply's encoded size is not
+// enough: a message of two bytes takes about a hundred bytes once it is
+// decoded.
 const (
-	// maxParts is how many messages and elements of lists a message may consist
-	// of. The largest that an honest machine sends, an MCP result of 2 MiB that
-	// is a list of numbers, has 190,000.
+	// maxParts is how many messages and list elements a message may contain.
+	// The largest message of an honest machine, an MCP result of 2 MiB that is
+	// a list of numbers, contains 190,000.
 	maxParts = 200_000
 	// maxNested is how deep messages may be nested.
 	maxNested = 128
@@ -28,8 +29,8 @@ const (
 // errParts is the error of a message with too many parts.
 var errParts = fmt.Errorf("the machine's message has more than %d parts, or more than %d levels", maxParts, maxNested)
 
-// sparing is Connect's codec for protobuf. It counts the parts of a message
-// before it decodes the message.
+// sparing is Connect's codec for protobuf with a limit: it counts the parts of
+// a message before it decodes the message.
 type sparing struct{}
 
 // Name implements [connect.Codec].
@@ -38,7 +39,7 @@ func (sparing) Name() string { return "proto" }
 // Marshal implements [connect.Codec].
 func (s sparing) Marshal(message any) ([]byte, error) { return s.MarshalAppend(nil, message) }
 
-// MarshalAppend lets Connect encode into a buffer that it uses again.
+// MarshalAppend lets Connect encode into a reused buffer.
 func (sparing) MarshalAppend(to []byte, message any) ([]byte, error) {
 	m, ok := message.(proto.Message)
 	if !ok {
@@ -79,7 +80,7 @@ func countParts(data []byte, of protoreflect.MessageDescriptor, depth int, left 
 		data = data[n:]
 		field := of.Fields().ByNumber(number)
 		if field == nil {
-			continue // an unknown field is kept as it is
+			continue // an unknown field is kept undecoded
 		}
 		message := field.Message()
 		if message == nil && !field.IsList() {
@@ -94,7 +95,7 @@ func countParts(data []byte, of protoreflect.MessageDescriptor, depth int, left 
 					return err
 				}
 			case field.Kind() != protoreflect.StringKind && field.Kind() != protoreflect.BytesKind:
-				*left -= len(value) // packed: an element has at least one byte
+				*left -= len(value) // packed list: each element has at least one byte
 			}
 		}
 		if *left < 0 {
@@ -104,7 +105,7 @@ func countParts(data []byte, of protoreflect.MessageDescriptor, depth int, left 
 	return nil
 }
 
-// errLongError is the error of a reply that is an error, and too long for one.
+// errLongError means that an error reply of a machine is too long.
 var errLongError = errors.New("the machine sent an error that is too long")
 
 // boundedError is the body of a failed request.
@@ -130,7 +131,7 @@ const flagEndStream = 2
 type boundedStream struct {
 	io.ReadCloser
 	prefix [prefixSize]byte
-	have   int    // bytes of prefix
+	have   int    // bytes of the current prefix
 	body   uint32 // bytes that follow the last prefix
 }
 

@@ -12,8 +12,8 @@ var typesOf = map[sandbox.Type]agentv1.SandboxPolicy_Type{
 	sandbox.ReadOnly:     agentv1.SandboxPolicy_TYPE_WORKSPACE_READONLY,
 }
 
-// EncodePolicy returns the message of a sandbox policy. It is complete: the
-// machine has no policy of its own to add.
+// EncodePolicy encodes a sandbox policy for a machine. The message is complete:
+// the machine adds no policy of its own.
 func EncodePolicy(p sandbox.Policy) *agentv1.SandboxPolicy {
 	m := &agentv1.SandboxPolicy{
 		Type:                     typesOf[p.Type],

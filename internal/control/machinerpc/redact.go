@@ -11,10 +11,10 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// Redact returns an interceptor that redacts a machine's replies before anything
-// else sees them. It asks current for the redactor of each reply, which may be
-// nil. It leaves the output of a call to the call, since a secret may span
-// several pieces.
+// Redact returns an interceptor that redacts a machine's replies before
+// anything else sees them. For each reply it calls current, which returns the
+// redactor or nil. It does not redact the output of tool calls: their callers
+// do, since a secret may span several pieces.
 func Redact(current func() *redact.Redactor) connect.Interceptor { return redacting{current} }
 
 type redacting struct{ current func() *redact.Redactor }
@@ -39,7 +39,7 @@ func (r redacting) WrapStreamingClient(next connect.StreamingClientFunc) connect
 }
 
 // WrapStreamingHandler implements [connect.Interceptor]. It does nothing,
-// because this side serves nothing.
+// because this program is only a client.
 func (redacting) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return next
 }
@@ -73,8 +73,8 @@ func (r redacting) message(m any) {
 	}
 }
 
-// error returns errors that are not replies of the machine unchanged, because
-// callers look for them in the chain.
+// error redacts replies of the machine only. It returns other errors unchanged,
+// because callers look for them in the chain.
 func (r redacting) error(err error) error {
 	e, ok := errors.AsType[*connect.Error](err)
 	if !ok {

@@ -16,7 +16,7 @@ import (
 	"aloft/internal/wire/podv1"
 )
 
-// Limits on the report of a boot step by a machine, in bytes.
+// Limits on a machine's report of a boot step, in bytes.
 const (
 	maxWord   = 256
 	maxDetail = 8 << 10
@@ -25,8 +25,8 @@ const (
 // Limits for a boot. Excess progress messages are dropped; exceeding another
 // limit fails the boot.
 const (
-	maxSteps    = 128                    // messages other than progress: steps that begin or end
-	maxProgress = 256 << 10              // bytes of progress
+	maxSteps    = 128                    // messages about the begin or end of a step
+	maxProgress = 256 << 10              // bytes of all progress messages
 	progressGap = 500 * time.Millisecond // minimum time between progress messages
 )
 
@@ -36,19 +36,19 @@ func unready(format string, args ...any) *fault.Error {
 	return fault.Unavailable(format, args...).Named("machine_failed").Hint("check the boot steps with `aloft agent logs`")
 }
 
-// errBootLimit is the cause with which a boot that takes too long ends.
+// errBootLimit is the cause of the end of a boot that takes too long.
 var errBootLimit = unready("the machine was not ready in time")
 
 // pace limits the messages of a boot.
 type pace struct {
 	steps    int
-	progress int       // bytes
-	step     string    // the last step that was passed on
-	told     time.Time // when it was passed on
+	progress int       // bytes of progress so far
+	step     string    // the step of the last forwarded message
+	told     time.Time // when that message was forwarded
 }
 
-// admit reports whether the message may be passed on. It returns an error if
-// there were too many.
+// admit reports whether to forward the message. It returns an error if there
+// were too many messages.
 func (p *pace) admit(s Step, now time.Time) (bool, error) {
 	if s.State == StepRunning && s.Name == p.step {
 		if now.Sub(p.told) < progressGap || p.progress+len(s.Detail) > maxProgress {
@@ -69,25 +69,25 @@ func (p *pace) admit(s Step, now time.Time) (bool, error) {
 type Boot struct {
 	Checkout      Checkout
 	Others        []Checkout        // further repositories of the agent, each with its own path
-	Hosts         []string          // hosts of other repositories that it may fetch; their ssh-style URLs are redirected to the gateway
-	Env           map[string]string // for every process of the agent
+	Hosts         []string          // hosts of other repositories that the agent may fetch; their ssh-style URLs are redirected to the gateway
+	Env           map[string]string // environment of every process of the agent
 	ExecToken     string            // 64 hex digits that callers of exec-daemon must present
-	GitCredential string            // with which git in the machine authenticates to the gateway
-	User          string            // runs the agent's processes; "" is the machine's default
+	GitCredential string            // credential of the machine's git for the gateway
+	User          string            // user who runs the agent's processes; "" is the machine's default
 	Trace         bool              // exec-daemon sends spans over this connection
 }
 
 // Checkout describes a repository in the workspace.
 type Checkout struct {
-	RepoURL     string // as the user wrote it
+	RepoURL     string // URL as the user wrote it
 	Ref         string // branch, tag or commit; "" is the default branch
-	Branch      string // to work on, created at Ref; "" or Ref works on Ref itself
-	Path        string // absolute; "" is /workspace
+	Branch      string // branch to work on, created at Ref; if it is "" or Ref, work on Ref itself
+	Path        string // absolute path; "" is /workspace
 	AuthorName  string
 	AuthorEmail string
 	Resume      bool   // if Branch exists on the remote, continue it
-	Owner       string // whom it belongs to; a checkout of another owner on the disk is taken over
-	Continues   string // owner whose checkout on the disk is continued unchanged, with Branch created at its HEAD
+	Owner       string // owner of the checkout; a checkout of another owner on the disk is taken over
+	Continues   string // an owner whose checkout on the disk is kept unchanged, except that Branch is created at its HEAD
 }
 
 // A StepState is the state of a boot step.
@@ -105,9 +105,9 @@ const (
 type Step struct {
 	Name     string
 	State    StepState
-	Duration time.Duration // since the step began
-	Detail   string        // progress or error, from the machine
-	Code     string        // of a failure
+	Duration time.Duration // time since the step began
+	Detail   string        // progress or error text from the machine
+	Code     string        // code of a failure
 }
 
 // Codes for a failed step, commit or push.
@@ -139,27 +139,27 @@ func code(s string) string {
 type Ready struct {
 	BootID     string // changes with each boot of the machine
 	BaseCommit string // the first commit checked out; "" if the repository had no commits
-	Branch     string // currently checked out; "" if HEAD is detached
+	Branch     string // current branch; "" if HEAD is detached
 	Others     []CheckedOut
 	Notes      []string // messages for the agent, from the machine
-	User       string   // runs the agent's processes; "" if the machine did not say
+	User       string   // user who runs the agent's processes; "" if the machine did not report it
 	Facilities *Facilities
 }
 
 // Facilities describes what the agent's user can do on a machine.
 type Facilities struct {
 	System         string // name of the distribution; "" if unknown
-	PackageManager string // apt-get, dnf, …; "" if there is none
-	Root           bool   // the user is root, or becomes root without a password
-	Docker         string // as in agent.Facilities
+	PackageManager string // such as apt-get or dnf; "" if there is none
+	Root           bool   // the user is root or can become root without a password
+	Docker         string // see agent.Facilities
 	Desktop        bool   // a desktop is installed
 
-	DockerHostNetwork bool // as in agent.Facilities
+	DockerHostNetwork bool // see agent.Facilities
 }
 
 // CheckedOut describes the checkout of a repository other than the first.
 type CheckedOut struct {
-	BaseCommit, Branch string // as in [Ready]
+	BaseCommit, Branch string // see [Ready]
 }
 
 // maxNotes is the maximum number of notes of a boot.
@@ -174,10 +174,11 @@ func (e *StepError) Error() string {
 	return fmt.Sprintf("boot step %s: %s: %s", e.Step, e.Code, e.Detail)
 }
 
-// Boot makes the machine ready. It calls onStep, which may be nil, in order and
-// in this goroutine when a step begins, makes progress or ends. It is
-// idempotent: booting again does only what is missing. A failed step, or too
-// many steps, gives a [*StepError]. Progress that comes too fast is dropped.
+// Boot makes the machine ready. When a step begins, makes progress or ends, it
+// calls onStep, which may be nil, in order and in this goroutine. Boot is
+// idempotent: a second call does only the missing work. After a failed step or
+// too many steps, it returns a [*StepError]. It drops progress messages that
+// arrive too fast.
 func (c *Conn) Boot(ctx context.Context, b Boot, onStep func(Step)) (Ready, error) {
 	var others []*podv1.Checkout
 	for _, o := range b.Others {
@@ -276,15 +277,15 @@ func readyOf(r *podv1.BootReady, others int) (Ready, error) {
 	return ready, nil
 }
 
-// systemName matches the valid names of a machine's distribution, because the
-// name becomes part of the model's instructions.
+// systemName matches the valid names of a machine's distribution. The check is
+// needed because the name becomes part of the model's instructions.
 var systemName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9 .()/_+-]{0,63}$`)
 
-// packageManagers are the names that a machine may give its package manager.
+// packageManagers are the package managers that a machine may report.
 var packageManagers = []string{"apt-get", "dnf", "microdnf", "yum", "apk", "zypper", "pacman"}
 
-// facilitiesOf validates a machine's report about its facilities. It returns
-// nil if the machine reports nothing.
+// facilitiesOf validates the facilities that a machine reports. It returns nil
+// if the machine reports none.
 func facilitiesOf(f *podv1.Facilities) *Facilities {
 	if f == nil {
 		return nil
@@ -324,6 +325,6 @@ func stepOf(s *podv1.BootStep) Step {
 	return step
 }
 
-// rpcError converts the error of an RPC: to the end of its context, the loss of
-// the connection, or the machine's message, bounded.
+// rpcError converts the error of an RPC. The result is the cause of the ended
+// context, the loss of the connection, or the machine's message, shortened.
 func (c *Conn) rpcError(err error) error { return c.Lost(machinerpc.Error(err, c.Done())) }

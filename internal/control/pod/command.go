@@ -16,22 +16,23 @@ import (
 
 // Exit is the result of a command.
 type Exit struct {
-	Code     int // 128 plus the signal's number if it was killed
+	Code     int // exit code; 128 plus the signal's number if the command was killed
 	TimedOut bool
 }
 
 // RunCommand runs a command in the machine's workspace, as the agent's user
 // with a login shell and an empty standard input. It writes the command's
-// output, which is untrusted, to output. A command that takes longer than limit
-// is killed; 0 means no limit. The error does not say that the command failed:
-// it means that the machine is gone, that output returned an error, or that ctx
+// output, which is untrusted, to output. A command that runs longer than limit
+// is killed; 0 means no limit. A failed command is not an error. The error
+// means that the machine is gone, that output returned an error, or that ctx
 // ended, which also ends the command.
 func (c *Conn) RunCommand(ctx context.Context, command string, limit time.Duration, output io.Writer) (Exit, error) {
 	return c.runCommand(ctx, &podv1.RunCommandRequest{Command: command, TimeLimitMs: limit.Milliseconds()}, output)
 }
 
-// RunSandboxed is RunCommand in the machine's sandbox. If the sandbox cannot
-// enforce the policy, nothing runs and the exit code is 123.
+// RunSandboxed is like RunCommand, but runs the command in the machine's
+// sandbox. If the sandbox cannot enforce the policy, nothing runs and the exit
+// code is 123.
 func (c *Conn) RunSandboxed(ctx context.Context, p sandbox.Policy, command string, limit time.Duration, output io.Writer) (Exit, error) {
 	return c.runCommand(ctx, &podv1.RunCommandRequest{Command: command, TimeLimitMs: limit.Milliseconds(), SandboxPolicy: machinerpc.EncodePolicy(p)}, output)
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // ErrLost is wrapped by errors of a connection that has ended: the machine is
-// gone or hangs, or Close was called. Dialing again shows which.
+// gone or hangs, or Close was called. Dial again to find out which.
 var ErrLost = errors.New("connection to the machine is lost")
 
 // ErrExceeded is wrapped, together with [ErrLost], by errors of a connection

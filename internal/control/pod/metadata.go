@@ -11,8 +11,8 @@ import (
 	"aloft/internal/wire/podv1/podv1connect"
 )
 
-// SetMetadata replaces the data about the agent and its run that processes can
-// read on the machine's socket CURSOR_AGENT_SOCKET: texts by path.
+// SetMetadata replaces the metadata about the agent and its run: texts by path.
+// Processes can read it on the machine's socket CURSOR_AGENT_SOCKET.
 func (c *Conn) SetMetadata(ctx context.Context, values map[string]string) error {
 	client := podv1connect.NewMetadataServiceClient(c.client, "http://pod", machinerpc.Options(maxMessage))
 	if _, err := client.SetMetadata(ctx, connect.NewRequest(&podv1.SetMetadataRequest{Values: values})); err != nil {

@@ -10,8 +10,9 @@ import (
 	"aloft/internal/wire/mux"
 )
 
-// Open opens a named stream (package mux). Unlike a bare stream it behaves like
-// a TCP connection: it has CloseWrite, and Close ends a pending Read.
+// Open opens a named stream (package mux). Unlike a bare stream, the result
+// behaves like a TCP connection: it has CloseWrite, and Close ends a pending
+// Read.
 func (c *Conn) Open(ctx context.Context, name string) (net.Conn, error) {
 	s, err := c.open(ctx, name)
 	if err != nil {
@@ -29,8 +30,7 @@ type stream struct {
 	once sync.Once
 }
 
-// CloseWrite closes the writing side. Closing a multiplexed stream does exactly
-// that.
+// CloseWrite ends writing. Close of a multiplexed stream does exactly that.
 func (s *stream) CloseWrite() error { return s.Conn.Close() }
 
 // Close closes both directions.

@@ -26,24 +26,23 @@ func optionsOf(all []Option) options {
 }
 
 // Redact redacts secrets in everything that the machine sends: results, output,
-// boot steps, diffs and errors. The machine redacts too, but is not trusted to.
+// boot steps, diffs and errors. The machine redacts too, but is not trusted.
 func Redact(by *redact.Redactor) Option { return func(o *options) { o.redactor = by } }
 
-// Apply replaces the redactor of an existing connection by that of all, for
-// everything that the machine sends from now on. The other options are fixed
-// when the connection is made.
+// Apply replaces the redactor of an existing connection by that of the given
+// options. It applies to all data that the machine sends from now on. The other
+// options are fixed when the connection is made.
 func (c *Conn) Apply(all ...Option) { c.redactor.Store(optionsOf(all).redactor) }
 
 // Redactor returns the current redactor. It is nil if nothing is redacted.
 func (c *Conn) Redactor() *redact.Redactor { return c.redactor.Load() }
 
-// Tokens serves the requests of programs in the machine to POST
-// /v1/tokens/oidc.
+// Tokens handles requests of programs in the machine to POST /v1/tokens/oidc.
 func Tokens(h http.Handler) Option { return func(o *options) { o.tokens = h } }
 
 // Spans receives the spans that exec-daemon records, as OTLP.
 func Spans(h http.Handler) Option { return func(o *options) { o.spans = h } }
 
-// TellExceeded makes the connection call tell once, with the reason, if it is
-// closed because the machine exceeded a limit.
+// TellExceeded makes the connection call tell once, with the reason, if the
+// machine has exceeded a limit and the connection is closed because of that.
 func TellExceeded(tell func(reason error)) Option { return func(o *options) { o.tell = tell } }

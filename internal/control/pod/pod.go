@@ -26,11 +26,11 @@ import (
 	"aloft/internal/wire/podv1/podv1connect"
 )
 
-// maxMessage is the maximum size of a message from a machine, in bytes: a whole
-// diff fits.
+// maxMessage is the maximum size of a message from a machine, in bytes. A
+// message with a whole diff fits.
 const maxMessage = 8 << 20
 
-// greetTimeout is the timeout for the first reply of a machine that has
+// greetTimeout is the timeout for a machine's first reply, after it has
 // accepted the connection.
 const greetTimeout = 10 * time.Second
 
@@ -40,15 +40,15 @@ type Conn struct {
 	mux      *mux.Conn
 	pod      podv1connect.PodServiceClient
 	client   *http.Client
-	asked    map[string]*http.Server // by the name of the streams that they serve
+	asked    map[string]*http.Server // servers of the machine's requests, by stream name
 	served   sync.WaitGroup
 	redactor atomic.Pointer[redact.Redactor]
 	waits
 }
 
-// Dial connects to the machine's pod-daemon and checks that it responds. git
-// serves requests of git in the machine; nil refuses them. The connection
-// outlives ctx: it ends with Close or with the machine.
+// Dial connects to the machine's pod-daemon and checks that it responds. The
+// handler git serves requests of the machine's git; nil refuses them. The
+// connection outlives ctx: it ends with Close or with the machine.
 func Dial(ctx context.Context, m machine.Machine, git http.Handler, all ...Option) (*Conn, error) {
 	raw, err := m.Dial(ctx)
 	if err != nil {
@@ -90,13 +90,13 @@ func (c *Conn) open(ctx context.Context, name string) (net.Conn, error) {
 }
 
 // OpenExec opens a stream to the machine's exec-daemon. Bytes written before
-// exec-daemon listens are kept for it. If there is no exec-daemon, the stream
+// exec-daemon listens are buffered. If there is no exec-daemon, the stream
 // returns EOF at once.
 func (c *Conn) OpenExec(ctx context.Context) (net.Conn, error) { return c.open(ctx, mux.Exec) }
 
 // OpenPTY opens a stream to the machine's terminals, with the protocol of
 // docs/reference/pty.md over a WebSocket. Bytes written before exec-daemon
-// listens are kept for it.
+// listens are buffered.
 func (c *Conn) OpenPTY(ctx context.Context) (net.Conn, error) { return c.open(ctx, mux.PTY) }
 
 // Lost wraps err with [ErrLost] if the connection has ended.

@@ -17,12 +17,12 @@ import (
 // port.
 var ErrNobodyListens = errors.New("nothing is listening on that port in the machine")
 
-// portTimeout is how long a machine may take to say whether a port is open.
+// portTimeout is the timeout for a machine's reply on whether a port is open.
 const portTimeout = 10 * time.Second
 
 // DialPort connects to a loopback TCP port of the machine. The error wraps
-// [ErrNobodyListens] if nothing listens there. The net.Conn has CloseWrite; it
-// ends at the latest with the connection to the machine.
+// [ErrNobodyListens] if nothing listens there. The returned net.Conn has
+// CloseWrite. It ends at the latest with the connection to the machine.
 func (c *Conn) DialPort(ctx context.Context, port uint16) (net.Conn, error) {
 	s, err := c.open(ctx, mux.Port(port))
 	if err != nil {
@@ -35,8 +35,8 @@ func (c *Conn) DialPort(ctx context.Context, port uint16) (net.Conn, error) {
 	return conn, nil
 }
 
-// DialPort connects to a port like [Conn.DialPort], over a separate connection
-// to the machine that is closed with it.
+// DialPort connects to a port like [Conn.DialPort], but over a separate
+// connection to the machine. Closing the result closes that connection.
 func DialPort(ctx context.Context, m machine.Machine, port uint16) (net.Conn, error) {
 	raw, err := m.Dial(ctx)
 	if err != nil {
@@ -82,12 +82,11 @@ func greetPort(ctx context.Context, s net.Conn, port uint16) (*portConn, error) 
 // portConn is a stream that behaves like a TCP connection.
 type portConn struct {
 	net.Conn
-	own  *mux.Conn // closed with it; nil if the connection is shared
+	own  *mux.Conn // connection that Close closes too; nil if it is shared
 	once sync.Once
 }
 
-// CloseWrite closes the writing side. Closing a multiplexed stream does exactly
-// that.
+// CloseWrite ends writing. Close of a multiplexed stream does exactly that.
 func (c *portConn) CloseWrite() error { return c.Conn.Close() }
 
 // Close closes both directions.

@@ -12,8 +12,9 @@ import (
 	"aloft/internal/wire/podv1"
 )
 
-// GitError is a failure of git in the machine: one of this package's codes, and
-// git's last output, which comes from the machine and contains no credentials.
+// GitError is a failure of git in the machine. It has one of this package's
+// codes, and git's last output, which comes from the machine and contains no
+// credentials.
 type GitError struct {
 	Op, Code, Detail string
 	Bundle           string // artifact with the commits that could not be pushed, or ""
@@ -47,13 +48,13 @@ func (c *Conn) Status(ctx context.Context) (Status, error) {
 type Committed struct {
 	Commit string // HEAD in hex; "" if there are no commits
 	Made   bool   // false if there was nothing to commit
-	Note   string // why the project's git hooks refused or did not run; "" if they passed
+	Note   string // why the project's git hooks failed or did not run; "" if they passed
 }
 
-// Commit commits all changes in a repository, if any. Repository 0 is the boot
-// request's own, and 1 the first of its additional ones. It runs the project's
-// commit hooks unless skipHooks is true, in the machine's sandbox unless around
-// is nil. If hooks or git refuse, the error is a [*GitError].
+// Commit commits all changes in a repository, if any. Repository 0 is the main
+// repository of the boot request, and 1 the first additional one. It runs the
+// project's commit hooks unless skipHooks is true, in the machine's sandbox
+// unless around is nil. If hooks or git fail, the error is a [*GitError].
 func (c *Conn) Commit(ctx context.Context, repository int, message string, skipHooks bool, around *sandbox.Policy) (Committed, error) {
 	req := &podv1.CommitRequest{Message: message, Repository: int32(repository), SkipHooks: skipHooks}
 	if around != nil {
@@ -76,10 +77,10 @@ func (c *Conn) Commit(ctx context.Context, repository int, message string, skipH
 // Pushed is the outcome of Push.
 type Pushed struct {
 	Commit string // the commit on the remote, in hex
-	Note   string // why the project's pre-push hook refused or did not run; "" if it passed
+	Note   string // why the project's pre-push hook failed or did not run; "" if it passed
 }
 
-// Push pushes HEAD to the branch of that name through the gateway. It runs the
+// Push pushes HEAD to the given branch through the gateway. It runs the
 // project's pre-push hook first, unless skipHooks is true, in the machine's
 // sandbox unless around is nil. If the push is refused, the error is a
 // [*GitError].
@@ -98,9 +99,10 @@ func (c *Conn) Push(ctx context.Context, repository int, branch string, skipHook
 	return Pushed{text.Head(r.Msg.GetCommit(), maxWord), text.Head(r.Msg.GetNote(), maxDetail)}, nil
 }
 
-// Diff returns the working tree's difference from the commit base, including
-// untracked files; "" means the first commit that was checked out. truncated
-// says that the machine cut off a very long diff.
+// Diff returns the difference between the commit base and the working tree,
+// including untracked files. If base is "", it starts from the first commit
+// that was checked out. truncated is true if the machine cut off a very long
+// diff.
 func (c *Conn) Diff(ctx context.Context, repository int, base string) (diff string, truncated bool, err error) {
 	r, err := c.pod.Diff(ctx, connect.NewRequest(&podv1.DiffRequest{Base: base, Repository: int32(repository)}))
 	if err != nil {
@@ -119,8 +121,9 @@ func (c *Conn) SetGitCredential(ctx context.Context, credential string) error {
 	return nil
 }
 
-// Shutdown makes the machine stop all processes and itself. It returns when the
-// machine has agreed; the machine's Wait returns when it has stopped.
+// Shutdown makes the machine stop all its processes and then itself. It returns
+// when the machine has accepted the request; the machine's Wait returns when
+// the machine has stopped.
 func (c *Conn) Shutdown(ctx context.Context) error {
 	if _, err := c.pod.Shutdown(ctx, connect.NewRequest(&podv1.ShutdownRequest{})); err != nil {
 		return fmt.Errorf("shutdown: %w", c.rpcError(err))
@@ -130,8 +133,8 @@ func (c *Conn) Shutdown(ctx context.Context) error {
 
 // Quiesce makes the machine close all its outside connections, so that it can
 // be saved with its memory, and closes this connection. The machine is quiesced
-// when Dial does not find its socket any more. It listens again when it is
-// started from the saved memory, or if it was not saved within half a minute.
+// when Dial no longer finds its socket. The machine listens again after a
+// restore from the saved memory, or half a minute later if it was not saved.
 func (c *Conn) Quiesce(ctx context.Context) error {
 	if _, err := c.pod.Quiesce(ctx, connect.NewRequest(&podv1.QuiesceRequest{})); err != nil {
 		return fmt.Errorf("quiesce: %w", c.rpcError(err))

@@ -44,8 +44,8 @@ func (c *Conn) serve(handlers map[string]http.Handler, tell func(error)) {
 			MaxHeaderBytes:    maxAskHeader,
 			ReadHeaderTimeout: 30 * time.Second,
 			IdleTimeout:       5 * time.Minute,
-			// Errors here are caused by the machine: the machine gets them, and
-			// its messages stay out of the log.
+			// The machine causes these errors: it gets them as replies, and its
+			// texts must not reach the log.
 			ErrorLog: log.New(io.Discard, "", 0),
 		}
 		q := &queue{listener: mux.NewListener()}
@@ -57,7 +57,8 @@ func (c *Conn) serve(handlers map[string]http.Handler, tell func(error)) {
 		})
 	}
 	c.served.Go(func() {
-		// Serve returns when the connection ends, which Done reports.
+		// ignore the error: Serve returns when the connection ends, which Done
+		// reports
 		err := c.mux.Serve(func(name string, stream net.Conn) {
 			if q := queues[name]; q != nil {
 				q.hand(stream)
@@ -74,13 +75,14 @@ func (c *Conn) serve(handlers map[string]http.Handler, tell func(error)) {
 	})
 }
 
-// queue passes streams of one kind to their server.
+// queue passes streams of one kind to the HTTP server for that kind.
 type queue struct {
 	listener *mux.Listener
 	open     atomic.Int64
 }
 
-// hand passes a stream to the server, unless the machine has too many open.
+// hand passes a stream to the server, unless the machine has too many open
+// streams of that kind.
 func (q *queue) hand(stream net.Conn) {
 	place := &counted{Conn: stream, free: func() { q.open.Add(-1) }}
 	if q.open.Add(1) > maxAskStreams || !q.listener.Hand(place) {
@@ -88,7 +90,7 @@ func (q *queue) hand(stream net.Conn) {
 	}
 }
 
-// counted is a stream that decreases the number of open streams when it is
+// counted is a stream that decrements the number of open streams when it is
 // closed.
 type counted struct {
 	net.Conn

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// How often a [Tail] reports progress, and the length of a report in bytes.
+// The minimum interval between progress reports of a [Tail], and the maximum
+// length of a report in bytes.
 const (
 	newsEvery = 2 * time.Second
 	maxNews   = 512
@@ -16,8 +17,8 @@ const (
 // A Tail keeps the end of a command's output, and reports progress from time to
 // time. It is not safe for concurrent use.
 type Tail struct {
-	Limit int               // how many bytes it keeps
-	News  func(line string) // is called with the last complete line, at most every 2 seconds; may be nil
+	Limit int               // how many bytes to keep
+	News  func(line string) // called with the last complete line, at most every 2 seconds; may be nil
 
 	kept  []byte
 	lost  int64
@@ -41,7 +42,8 @@ func (t *Tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Text returns the end of the output, after a line that says how much is missing.
+// Text returns the end of the output. If the beginning is missing, a first line
+// says how much.
 func (t *Tail) Text() string {
 	kept, lost := t.kept, t.lost
 	if over := len(kept) - t.Limit; over > 0 {

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// A Backoff is a delay between attempts, which grows from a millisecond. It is
-// not safe for concurrent use.
+// A Backoff is a growing delay between attempts. It starts at one millisecond.
+// It is not safe for concurrent use.
 type Backoff struct{ next, longest time.Duration }
 
-// New returns a Backoff that grows to at most longest.
+// New returns a Backoff whose delay is at most longest.
 func New(longest time.Duration) *Backoff { return &Backoff{time.Millisecond, longest} }
 
-// Pause sleeps for the current delay, and makes the next one longer. If ctx ends
+// Pause sleeps for the current delay and increases the next delay. If ctx ends
 // first, it returns the cause at once.
 func (b *Backoff) Pause(ctx context.Context) error {
 	t := time.NewTimer(b.next)

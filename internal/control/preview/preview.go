@@ -2,12 +2,12 @@
 // separate origin for each agent and port:
 // http://3000-bc-….preview.localhost:8080/.
 //
-// What a machine serves is hostile, in the browser too. None of the server's
-// cookies or keys are sent there. A preview has its own session, opened once
-// with a code from the API, which is valid for that agent and port only, and as
-// long as its key may access the agent. Pages of other origins, including other
-// previews, can link to a preview but not use it. The API is not served at
-// these origins.
+// A machine's pages are hostile, in the browser too. They get none of the
+// server's cookies or keys. A preview has its own session, which a browser
+// opens with a single-use code from the API. A session is valid for one agent
+// and port only, and only while its API key may access the agent. Pages of
+// other origins, including other previews, can link to a preview but not use
+// it. The API is not served at these origins.
 package preview
 
 import (
@@ -45,9 +45,9 @@ const signInPath = "/.aloft/sign-in"
 // Config holds the settings of [Previews]. All fields except HTTPS and Logger
 // are required.
 type Config struct {
-	Domain string // previews are subdomains of it; may include the port for browsers
-	HTTPS  bool   // browsers use https, terminated by a proxy
-	Secret []byte // from which the session key is derived; at least 32 bytes
+	Domain string // previews are subdomains of this domain; may include the port for browsers
+	HTTPS  bool   // browsers use https, which a proxy terminates
+	Secret []byte // the session key is derived from this; at least 32 bytes
 	// Dial connects to a TCP port of an agent's machine.
 	Dial func(ctx context.Context, agentID string, port uint16) (net.Conn, error)
 	// May returns nil if the API key with that hash may access the agent.
@@ -67,7 +67,7 @@ type Previews struct {
 // A session is the permission to use one preview, stored in an encrypted cookie
 // or, for a minute and a single use, in a code.
 type session struct {
-	Key     [sha256.Size]byte `json:"key"` // hash of the API key that created it
+	Key     [sha256.Size]byte `json:"key"` // hash of the API key that created the session
 	AgentID string            `json:"agent"`
 	Port    uint16            `json:"port"`
 	Expires time.Time         `json:"expires"`
@@ -125,14 +125,14 @@ var validDomain = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a
 
 // A Link leads a browser to a preview.
 type Link struct {
-	URL     string    // of the preview, for users with a session
-	SignIn  string    // opens it once, until Expires
+	URL     string    // URL of the preview, for users with a session
+	SignIn  string    // URL that opens a session once, until Expires
 	Expires time.Time // expiry of SignIn
 }
 
-// Open returns the link to a preview for the API key with that hash. The caller
-// has checked access, which each request checks again. serverPort is used if
-// the domain has no port.
+// Open returns the link to a preview for the API key with the given hash. The
+// caller must have checked access; each request to the preview checks it again.
+// serverPort is used if the domain has no port.
 func (p *Previews) Open(key [sha256.Size]byte, agentID string, port uint16, serverPort string) (Link, error) {
 	s := session{Key: key, AgentID: agentID, Port: port, Expires: time.Now().Add(codeTTL)}
 	code, err := p.codes.issue(s)
@@ -166,8 +166,8 @@ func (p *Previews) cookieName() string {
 	return ownCookie
 }
 
-// ownCookie is the prefix, apart from what browsers add, of all cookie names
-// that machines can neither see nor set.
+// ownCookie is the prefix of the names of the server's own cookies, which
+// machines can neither see nor set. Browsers may add another prefix.
 const ownCookie = "aloft-preview"
 
 func (p *Previews) sealed(s session) (string, error) {

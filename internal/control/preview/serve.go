@@ -89,15 +89,15 @@ func (p *Previews) serve(w http.ResponseWriter, r *http.Request, agentID string,
 		p.refuse(w, err)
 		return
 	}
-	ctx, cancel := context.WithDeadline(r.Context(), s.Expires) // also ends WebSockets
+	ctx, cancel := context.WithDeadline(r.Context(), s.Expires) // cancelling also ends WebSockets
 	defer cancel()
 	p.proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, target{}, net.JoinHostPort(agentID, strconv.Itoa(int(port))))))
 }
 
-// target is the context key of a request's AGENT:PORT.
+// target is the context key for a request's AGENT:PORT.
 type target struct{}
 
-// refuse responds to a key without permission, without giving details.
+// refuse replies to a request whose key lacks permission, without details.
 func (p *Previews) refuse(w http.ResponseWriter, err error) {
 	if f, ok := errors.AsType[*fault.Error](err); ok && f.Kind != fault.KindInternal {
 		say(w, http.StatusForbidden, "You do not have access to this preview.")
@@ -133,8 +133,8 @@ func (p *Previews) signIn(w http.ResponseWriter, r *http.Request, agentID string
 }
 
 // fromHere reports whether a request comes from the preview itself or from the
-// user, or only navigates to it. Cookies alone do not separate previews, since
-// all previews are one site.
+// user, or is only a navigation. This check is needed because cookies alone do
+// not separate previews: all previews are the same site.
 func (p *Previews) fromHere(r *http.Request) bool {
 	h := r.Header
 	if origin := h.Get("Origin"); origin != "" && !strings.EqualFold(origin, p.scheme()+"://"+r.Host) {
@@ -152,7 +152,7 @@ func (p *Previews) fromHere(r *http.Request) bool {
 func (p *Previews) rewrite(r *httputil.ProxyRequest) {
 	r.Out.URL.Scheme = "http"
 	r.Out.URL.Host, _ = r.In.Context().Value(target{}).(string)
-	r.Out.Host = r.In.Host // programs compare it with the Origin header
+	r.Out.Host = r.In.Host // programs compare the Host header with the Origin header
 	h := r.Out.Header
 	r.SetXForwarded()
 	h.Set("X-Forwarded-Proto", p.scheme())
@@ -169,8 +169,8 @@ func isOurKey(r *http.Request) bool {
 	return ok && strings.HasPrefix(name+password, "aloft_")
 }
 
-// dropCookies removes the server's own cookies from a request, including the
-// dashboard's, in case a browser sends them.
+// dropCookies removes the server's own cookies, including the dashboard's, from
+// a request, in case a browser sends them.
 func dropCookies(h http.Header) {
 	var kept []string
 	for _, line := range h["Cookie"] {
@@ -199,7 +199,7 @@ func (p *Previews) clean(resp *http.Response) error {
 	h := resp.Header
 	var kept []string
 	for _, line := range h["Set-Cookie"] {
-		// A browser sends a cookie without a name as its value, which may look
+		// A browser sends a nameless cookie as its bare value, which may look
 		// like any other cookie.
 		if name, _, _ := strings.Cut(line, "="); !ours(name) && strings.Trim(name, " \t") != "" {
 			kept = append(kept, withoutDomain(line))
@@ -209,8 +209,8 @@ func (p *Previews) clean(resp *http.Response) error {
 	for _, line := range kept {
 		h.Add("Set-Cookie", line)
 	}
-	h.Del("Alt-Svc")         // it could redirect the origin to another server
-	h.Del("Clear-Site-Data") // it clears cookies of the whole site, which may include the dashboard's
+	h.Del("Alt-Svc")         // could redirect the origin to another server
+	h.Del("Clear-Site-Data") // clears cookies of the whole site, which may include the dashboard's
 	h.Add("Content-Security-Policy", "frame-ancestors 'self'")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Origin-Agent-Cluster", "?1")
@@ -250,7 +250,7 @@ func (p *Previews) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	return p.conf.Dial(ctx, agentID, uint16(port))
 }
 
-// fail responds when the machine does not.
+// fail replies when the machine does not.
 func (p *Previews) fail(w http.ResponseWriter, r *http.Request, err error) {
 	f, ok := errors.AsType[*fault.Error](err)
 	switch {

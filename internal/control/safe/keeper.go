@@ -13,14 +13,15 @@ import (
 	"aloft/internal/fault"
 )
 
-// keeperTime is the timeout of a request to a keeper, since a run is waiting.
+// keeperTime is the timeout of a request to a keeper. It is short because a run
+// is waiting.
 const keeperTime = 20 * time.Second
 
 // LocalKeeper is the URL of the keeper that uses a file in the data folder.
 const LocalKeeper = "local"
 
 // A Keeper encrypts (wraps) the data keys of values with a key that never
-// leaves it. Its methods are safe for concurrent use.
+// leaves the keeper. Its methods are safe for concurrent use.
 type Keeper interface {
 	// Wrap encrypts a data key. It also returns the name of the wrapping key.
 	Wrap(ctx context.Context, key []byte) (wrapped []byte, name string, err error)
@@ -29,13 +30,13 @@ type Keeper interface {
 	Unwrap(ctx context.Context, name string, wrapped []byte) ([]byte, error)
 }
 
-// A Renewer is a [Keeper] whose key Aloft creates. Keys of a key management
-// service are rotated there.
+// A Renewer is a [Keeper] that can rotate its own key. A key management service
+// is not a Renewer: its operator rotates keys there.
 type Renewer interface {
 	// Renew creates a new wrapping key. Older keys can still unwrap.
 	Renew() error
-	// Forget removes the keys that are not in use, except the last two: a value
-	// being sealed right now may still use the previous key.
+	// Forget removes the keys that are not in use, except the last two: a
+	// concurrent encryption may still use the previous key.
 	Forget(inUse map[string]bool) error
 }
 

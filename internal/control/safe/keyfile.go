@@ -29,8 +29,8 @@ type keyFile struct {
 }
 
 type localKey struct {
-	name   string // "local:" and 16 hex digits of its hash
-	text   string // base64
+	name   string // "local:" and 16 hex digits of the key's hash
+	text   string // key in base64
 	keeper *secrets.Keeper
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // ForAgent returns the secrets for the agent's machine, and when the first of
-// them expires; a zero time means never.
+// them expires. A zero time means that none expires.
 func (s *Safe) ForAgent(ctx context.Context, a agent.Agent) (secret.Set, time.Time, error) {
 	set, err := s.chooseSecrets(ctx, a)
 	if err != nil {
@@ -60,7 +60,8 @@ func (s *Safe) ForBuild(ctx context.Context, environmentID string, repoURLs []st
 	return set, set.Check()
 }
 
-// opened selects from the owners' secrets, and decrypts the selected ones.
+// opened selects from the owners' secrets those for the use and repositories,
+// and decrypts them.
 func (s *Safe) opened(ctx context.Context, use secret.Use, repoURLs []string, owners ...secret.Owner) (secret.Set, error) {
 	all, err := s.all(ctx, owners...)
 	if err != nil {

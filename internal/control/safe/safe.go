@@ -26,13 +26,13 @@ import (
 // Config holds the dependencies of a [Safe].
 type Config struct {
 	Store store.Secrets
-	// Keepers decrypt; the first one also encrypts.
+	// Keepers decrypt data keys; the first one also encrypts.
 	Keepers []Keeper
 	// Roles assumes AWS roles for machines; nil if the server has no AWS
 	// credentials.
 	Roles Roles
 	// Environment returns the id of the agent's environment, or "" if it has
-	// none. The function is nil if the server has no environments.
+	// none. Environment is nil if the server has no environments.
 	Environment func(context.Context, agent.Agent) (string, error)
 }
 
@@ -63,8 +63,8 @@ func New(c Config) (*Safe, error) {
 	return &Safe{Config: c}, nil
 }
 
-// Put stores the secret, replacing the owner's secret of that name, and returns
-// it as stored.
+// Put stores the secret, replacing the owner's secret with the same name, and
+// returns the stored form.
 func (s *Safe) Put(ctx context.Context, of secret.Secret, value string) (secret.Secret, error) {
 	for i, r := range of.Repos {
 		of.Repos[i] = secret.Repo(r)
@@ -137,8 +137,8 @@ func (s *Safe) Delete(ctx context.Context, owner secret.Owner, name string) erro
 	return err
 }
 
-// DeleteAll removes all of the owner's secrets, as when an environment is
-// deleted.
+// DeleteAll removes all of the owner's secrets, for example when an environment
+// is deleted.
 func (s *Safe) DeleteAll(ctx context.Context, owner secret.Owner) error {
 	return s.Store.DeleteSecrets(ctx, owner)
 }
@@ -173,10 +173,10 @@ func (s *Safe) sealAll(ctx context.Context, owner secret.Owner, vars map[string]
 // atOnce is the number of concurrent requests to a keeper per call.
 const atOnce = 8
 
-// Rotate encrypts every secret again with a new data key, wrapped by the first
-// keeper, which first creates a new wrapping key if it can. It returns the
-// number of secrets. It may be interrupted and repeated: everything in the
-// store can be decrypted at any time.
+// Rotate encrypts every secret again with a new data key, which the first
+// keeper wraps. If the keeper is a [Renewer], Rotate first creates a new
+// wrapping key. It returns the number of secrets. It may be interrupted and
+// repeated: all secrets in the store can be decrypted at any time.
 func (s *Safe) Rotate(ctx context.Context) (n int, err error) {
 	s.rotating.Lock()
 	defer s.rotating.Unlock()
@@ -197,7 +197,7 @@ func (s *Safe) Rotate(ctx context.Context) (n int, err error) {
 			after = old.ID
 			fresh, err := s.resealed(ctx, old)
 			if errors.Is(err, store.ErrNotFound) {
-				continue // it was replaced or deleted meanwhile
+				continue // the secret was replaced or deleted meanwhile
 			}
 			if err != nil {
 				return n, err
@@ -209,7 +209,7 @@ func (s *Safe) Rotate(ctx context.Context) (n int, err error) {
 			break
 		}
 	}
-	// Secrets stored meanwhile may still use an older key.
+	// Secrets that were stored meanwhile may still use an older key.
 	for after := ""; ; {
 		some, err := s.Store.SecretsAfter(ctx, after, batch)
 		if err != nil {

@@ -16,9 +16,9 @@ import (
 // keySize is the size of a data key in bytes: AES-256.
 const keySize = 32
 
-// seal encrypts the value with a new data key, and has the keeper wrap that
-// key. The secret's identity and owner are authenticated data: a value moved to
-// another row does not decrypt.
+// seal encrypts the value with a new data key, which the keeper wraps. The
+// secret's identity and owner are authenticated data, so a value that was moved
+// to another row cannot be decrypted.
 func (s *Safe) seal(ctx context.Context, of secret.Secret, value string) (secret.Sealed, error) {
 	key := make([]byte, keySize)
 	_, _ = rand.Read(key) // never fails: crypto/rand crashes the process instead
@@ -37,7 +37,7 @@ func (s *Safe) seal(ctx context.Context, of secret.Secret, value string) (secret
 	return secret.Sealed{Secret: of, Keeper: name, Key: wrapped, Box: box}, nil
 }
 
-// open decrypts the value. Its error never contains it.
+// open decrypts the value. Its error never contains the value.
 func (s *Safe) open(ctx context.Context, sealed secret.Sealed) (string, error) {
 	key, err := s.unwrap(ctx, sealed)
 	if err != nil {

@@ -10,9 +10,8 @@ import (
 	"aloft/internal/secret"
 )
 
-// A Webhook is the address that is notified of an agent's runs, and the signing
-// secret. Both are stored encrypted, since many webhook addresses are secret
-// themselves.
+// A Webhook is the URL to notify of an agent's runs, and the signing secret.
+// Both are stored encrypted, since many webhook URLs are secret themselves.
 type Webhook struct {
 	URL    string `json:"url"`
 	Secret string `json:"secret,omitempty"` // "" for none

@@ -24,8 +24,9 @@ func Join(a, b net.Conn) {
 func oneWay(dst, src net.Conn) {
 	_, err := io.Copy(dst, src)
 	if err != nil {
-		// One direction failed, so data of the other has no receiver. Closing a
-		// stream does not end a Read of it; a deadline does.
+		// One direction failed, so data of the other direction has no receiver.
+		// Closing a stream does not interrupt a pending Read, so set a
+		// deadline.
 		_ = src.SetDeadline(time.Unix(1, 0))
 		_ = dst.SetDeadline(time.Unix(1, 0))
 		return
@@ -34,6 +35,6 @@ func oneWay(dst, src net.Conn) {
 		_ = half.CloseWrite()
 		return
 	}
-	// Close of a stream only ends writing.
+	// Close of a stream ends only writing.
 	_ = dst.Close()
 }

@@ -5,15 +5,15 @@ import (
 	"sync"
 )
 
-// A Listener is a net.Listener of streams that are passed to Hand, so that a
-// net/http server can serve them.
+// A Listener is a net.Listener for streams passed to Hand, so that a net/http
+// server can serve them.
 type Listener struct {
 	conns  chan net.Conn
 	once   sync.Once
 	closed chan struct{}
 }
 
-// NewListener makes a Listener. It must be closed.
+// NewListener returns a Listener. The caller must close it.
 func NewListener() *Listener {
 	return &Listener{conns: make(chan net.Conn), closed: make(chan struct{})}
 }
@@ -39,7 +39,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends Accept and Hand. It may be called more than once.
+// Close makes Accept and Hand return. It may be called more than once.
 func (l *Listener) Close() error {
 	l.once.Do(func() { close(l.closed) })
 	return nil

@@ -10,21 +10,21 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
-// ErrExceeded is wrapped by the error of a connection that ended because the
-// peer used up a budget of it.
+// ErrExceeded is wrapped by the error of a connection that was closed because
+// the peer exceeded a limit.
 var ErrExceeded = errors.New("the peer exceeded a limit of the connection")
 
 // The limits of a connection. A peer that exceeds them is malicious or broken:
-// a correct one stays far below. Flow control does not limit the total, since
+// a correct peer stays far below. Flow control does not limit the total, since
 // every stream has its own window.
 const (
-	maxStreams = 1024     // opened by the peer and not ended at both ends
-	maxHeld    = 64 << 20 // bytes that the peer sent and that have not been read
-	maxPings   = 64       // of the peer, not yet answered
+	maxStreams = 1024     // streams opened by the peer and not ended at both ends
+	maxHeld    = 64 << 20 // unread bytes from the peer
+	maxPings   = 64       // unanswered pings of the peer
 )
 
-// idleBuffer is the largest buffer, in bytes, that a stream keeps once
-// everything in it has been read.
+// idleBuffer is the largest buffer, in bytes, that a stream keeps while it has
+// no unread data.
 const idleBuffer = 64 << 10
 
 // meter is the raw connection under a session. It parses the frames in both
@@ -32,12 +32,12 @@ const idleBuffer = 64 << 10
 // would exceed a limit, it fails the read before the session sees the frame.
 type meter struct {
 	net.Conn
-	parity  uint32 // of the ids of streams opened by this end
+	parity  uint32 // of the ids of streams that this end opens: 0 or 1
 	in, out frames
-	unsent  []byte // header of a data frame, which is written with its body
+	unsent  []byte // header of a data frame, to be written with the frame's body
 
 	mu       sync.Mutex
-	streams  map[uint32]*holding // those not ended at both ends
+	streams  map[uint32]*holding // streams not ended at both ends
 	foreign  int                 // number of streams opened by the peer
 	held     int
 	pings    int
@@ -48,10 +48,10 @@ type meter struct {
 type holding struct {
 	id       uint32
 	foreign  bool // the peer opened the stream
-	bytes    int  // received and not yet read
+	bytes    int  // bytes received and not yet read
 	peak     int  // largest number of bytes since the buffer was last empty
 	peerDone bool // the peer has sent its FIN or a RST
-	weDone   bool // the stream was closed here
+	weDone   bool // this end has closed the stream
 	gone     bool // no longer counted
 }
 
@@ -70,7 +70,8 @@ func (m *meter) Read(p []byte) (int, error) {
 
 // Write counts and sends bytes. The session writes the header of a data frame
 // and then its body; Write combines a short body with its header in one write,
-// so that the peer is woken once. Only the session's one writer calls it.
+// so that the peer is woken once. Only the session's single writer goroutine
+// calls it.
 func (m *meter) Write(p []byte) (int, error) {
 	_ = m.out.scan(p, m.sent) // sent never returns an error
 	if len(m.unsent) == 0 && len(p) == frameSize && m.out.have == 0 && m.out.body > 0 {
@@ -92,10 +93,11 @@ func (m *meter) Write(p []byte) (int, error) {
 	return m.Conn.Write(p)
 }
 
-// maxJoined is the longest body, in bytes, that is copied behind its header.
+// maxJoined is the longest body, in bytes, that Write copies behind its header
+// to send both at once.
 const maxJoined = 16 << 10
 
-// received counts a frame of the peer.
+// received counts a frame from the peer.
 func (m *meter) received(f frame) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -157,7 +159,7 @@ func (m *meter) sent(f frame) error {
 	case f.kind != kindData && f.kind != kindWindow:
 	case f.flags&flagSYN != 0:
 		m.streams[f.stream] = &holding{id: f.stream}
-	case f.flags&flagRST != 0: // the session has dropped the stream
+	case f.flags&flagRST != 0: // the session has forgotten the stream
 		if h := m.streams[f.stream]; h != nil {
 			h.peerDone, h.weDone = true, true
 			m.release(h)
@@ -180,19 +182,20 @@ func (m *meter) release(h *holding) {
 	delete(m.streams, h.id)
 }
 
-// excess returns the error of a connection that exceeded a limit; nil for others.
+// excess returns the error of a connection that exceeded a limit, and nil
+// otherwise.
 func (m *meter) excess() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.exceeded
 }
 
-// count returns s as a stream whose reads are counted.
+// count wraps s so that its reads are counted.
 func (m *meter) count(s *yamux.Stream) *stream {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h := m.streams[s.StreamID()]
-	if h == nil { // it has ended already
+	if h == nil { // the stream has already ended
 		h = &holding{id: s.StreamID(), gone: true}
 	}
 	return &stream{Stream: s, meter: m, holding: h}
@@ -214,8 +217,8 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// took counts n bytes as read. It reports whether the stream's buffer is empty
-// and too large to keep.
+// took records that n bytes were read. It reports whether the stream's buffer
+// is empty and too large to keep.
 func (s *stream) took(n int) (shrink bool) {
 	s.meter.mu.Lock()
 	defer s.meter.mu.Unlock()
@@ -241,8 +244,8 @@ func (s *stream) Close() error {
 	return err
 }
 
-// yamux frames: version, kind, flags, stream and length; a data frame is
-// followed by that many bytes.
+// A yamux frame has a header with version, kind, flags, stream and length. In a
+// data frame, length bytes of data follow.
 const (
 	frameSize = 12
 
@@ -266,11 +269,12 @@ type frame struct {
 // frames parses the frames in one direction of a connection.
 type frames struct {
 	header [frameSize]byte
-	have   int    // bytes of header
-	body   uint32 // bytes that follow the last header
+	have   int    // bytes of the current header
+	body   uint32 // bytes still to come after the last header
 }
 
-// scan calls each for every header that ends in p, until each returns an error.
+// scan calls each for every header that is complete within p, until each
+// returns an error.
 func (s *frames) scan(p []byte, each func(frame) error) error {
 	for len(p) > 0 {
 		if s.body > 0 {

@@ -1,7 +1,7 @@
-// Package mux multiplexes the one connection between the control plane and a
-// machine: many streams over one net.Conn, opened by either end, each with a
-// name that identifies its purpose. The control plane is the client of the
-// connection and pod-daemon the server; both may open streams.
+// Package mux multiplexes the connection between the control plane and a
+// machine: many streams over one net.Conn. Each stream has a name that
+// identifies its purpose. The control plane is the client of the connection and
+// pod-daemon the server, but both may open streams.
 //
 // yamux carries the streams. This package adds their names, limits on a hostile
 // peer, and counts of bytes.
@@ -28,14 +28,14 @@ const (
 )
 
 // port is the prefix of the names of streams to a TCP port in the machine,
-// served by pod-daemon. It writes one zero byte once it is connected; if it
-// cannot connect, it closes the stream.
+// served by pod-daemon. pod-daemon writes one zero byte once it has connected
+// to the port; if it cannot connect, it closes the stream.
 const port = "port "
 
 // Port returns the name of a stream to a port on the machine's loopback.
 func Port(n uint16) string { return port + strconv.Itoa(int(n)) }
 
-// PortOf returns the port in a stream's name, if it is one of Port's.
+// PortOf returns the port in a stream's name, if Port returned the name.
 func PortOf(name string) (n uint16, ok bool) {
 	digits, ok := strings.CutPrefix(name, port)
 	if !ok {
@@ -45,11 +45,11 @@ func PortOf(name string) (n uint16, ok bool) {
 	return uint16(v), err == nil && v != 0 && Port(uint16(v)) == name
 }
 
-// maxName limits a name's length, so that a malicious peer cannot make us read
-// on.
+// maxName limits the length of a name, so that a malicious peer cannot make
+// this end read without end.
 const maxName = 64
 
-// headerTimeout is how long a peer may take to send the name of a stream.
+// headerTimeout is the timeout for a stream's name.
 const headerTimeout = 10 * time.Second
 
 // Conn is one end of a connection. Its methods are safe for concurrent use.
@@ -58,7 +58,7 @@ type Conn struct {
 	meter   *meter
 }
 
-// Client makes the control plane's end of conn.
+// Client returns the control plane's end of a connection over conn.
 func Client(conn net.Conn) (*Conn, error) {
 	m := newMeter(conn, 1)
 	s, err := yamux.Client(m, config())
@@ -68,7 +68,7 @@ func Client(conn net.Conn) (*Conn, error) {
 	return &Conn{s, m}, nil
 }
 
-// Server makes pod-daemon's end of conn.
+// Server returns pod-daemon's end of a connection over conn.
 func Server(conn net.Conn) (*Conn, error) {
 	m := newMeter(conn, 0)
 	s, err := yamux.Server(m, config())
@@ -82,8 +82,8 @@ func config() *yamux.Config {
 	c := yamux.DefaultConfig()
 	c.LogOutput = io.Discard
 	c.MaxStreamWindowSize = 1 << 20
-	// A peer that has disappeared or hangs is detected within the sum of the
-	// two; a machine that is only short of CPU time answers sooner.
+	// A peer that has disappeared or hangs is detected within the sum of these
+	// two times. A machine that is only short of CPU time answers sooner.
 	c.KeepAliveInterval = 3 * time.Second
 	c.ConnectionWriteTimeout = 6 * time.Second
 	return c
@@ -148,7 +148,8 @@ func readName(s net.Conn) (string, error) {
 	return string(name), s.SetReadDeadline(time.Time{})
 }
 
-// because returns err, or the limit that the peer exceeded.
+// because returns the error for the limit that the peer exceeded, or err if it
+// exceeded none.
 func (c *Conn) because(err error) error {
 	if over := c.meter.excess(); over != nil {
 		return over
@@ -156,11 +157,11 @@ func (c *Conn) because(err error) error {
 	return err
 }
 
-// Exceeded returns the error, which wraps [ErrExceeded], if the connection was
-// closed because the peer exceeded a limit; nil otherwise.
+// Exceeded returns an error that wraps [ErrExceeded] if the connection was
+// closed because the peer exceeded a limit, and nil otherwise.
 func (c *Conn) Exceeded() error { return c.meter.excess() }
 
-// Done is closed when the connection has ended.
+// Done returns a channel that is closed when the connection has ended.
 func (c *Conn) Done() <-chan struct{} { return c.session.CloseChan() }
 
 // Close closes the connection and all its streams.

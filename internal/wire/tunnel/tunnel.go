@@ -1,7 +1,7 @@
 // Package tunnel carries one TCP connection over one WebSocket: binary messages
 // carry its bytes, and a text message marks the end of one direction. So each
-// direction can be closed separately, as programs need that send everything and
-// then wait for the response.
+// direction can be closed separately. Programs that send all their data and
+// then wait for the response need this.
 package tunnel
 
 import (
@@ -17,8 +17,8 @@ import (
 
 // Sizes, in bytes, and times.
 const (
-	chunk      = 64 << 10 // of a message that is sent
-	maxMessage = 1 << 20  // of a message that is accepted
+	chunk      = 64 << 10 // bytes of a message to send
+	maxMessage = 1 << 20  // maximum bytes of a received message
 	pingEvery  = 30 * time.Second
 	pingWithin = 30 * time.Second
 )
@@ -27,7 +27,7 @@ const (
 const end = "end"
 
 // Join copies between conn and ws until both directions have ended, ctx ends,
-// or either breaks, and closes both.
+// or one of the two breaks. Then it closes both.
 func Join(ctx context.Context, ws *websocket.Conn, conn net.Conn) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -60,7 +60,7 @@ func Join(ctx context.Context, ws *websocket.Conn, conn net.Conn) {
 	quiet()
 	all.Wait()
 	_ = conn.Close()
-	_ = ws.Close(websocket.StatusNormalClosure, "") // the peer may have closed it first
+	_ = ws.Close(websocket.StatusNormalClosure, "") // the peer may have closed the connection first
 }
 
 // keepAlive returns an error when the peer stops answering pings.
@@ -110,7 +110,7 @@ func receive(ctx context.Context, ws *websocket.Conn, conn net.Conn) error {
 			if _, err := io.Copy(io.Discard, r); err != nil {
 				return err
 			}
-			ws.CloseRead(ctx) // answers to pings must be read
+			ws.CloseRead(ctx) // replies to pings are processed only while reading
 			if half, ok := conn.(interface{ CloseWrite() error }); ok {
 				return half.CloseWrite()
 			}

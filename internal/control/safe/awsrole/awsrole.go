@@ -1,5 +1,5 @@
-// Package awsrole assumes AWS roles through STS, for machines that use
-// somebody's account without holding a permanent key.
+// Package awsrole assumes AWS roles through STS, so that machines can use an
+// AWS account without a permanent key.
 package awsrole
 
 import (
@@ -19,20 +19,20 @@ import (
 	"aloft/internal/fault"
 )
 
-// Config holds the settings for STS. The server's own credentials are found in
-// the default AWS way: environment variables, files, web identity, or the
+// Config holds the settings for STS. The server's own credentials come from
+// AWS's default sources: environment variables, files, web identity, or the
 // instance.
 type Config struct {
 	Region   string
-	Endpoint string // of STS; defaults to AWS's own for the region
-	Profile  string // in the files of the AWS CLI; "" means the default
+	Endpoint string // endpoint of STS; defaults to AWS's own in the region
+	Profile  string // profile in the files of the AWS CLI; "" means the default
 }
 
 const (
-	// lifetime of the credentials: the maximum if the server's own credentials
-	// are a role's.
+	// lifetime of the credentials. It is the maximum that AWS allows if the
+	// server's own credentials are those of a role.
 	lifetime = time.Hour
-	// patience is the timeout for STS, since a run is waiting.
+	// patience is the timeout for STS. It is short because a run is waiting.
 	patience = 20 * time.Second
 	attempts = 3
 )
@@ -42,8 +42,7 @@ type Roles struct{ sts *sts.Client }
 
 var _ safe.Roles = (*Roles)(nil)
 
-// New looks up the server's credentials. Missing credentials are reported when
-// a role is assumed.
+// New finds the server's credentials. If there are none, only Assume fails.
 func New(ctx context.Context, c Config) (*Roles, error) {
 	options := []func(*config.LoadOptions) error{config.WithRegion(c.Region)}
 	if c.Profile != "" {
