@@ -143,7 +143,7 @@ func (g *group) enter(pid int) error {
 
 func (g *group) close() {
 	for _, f := range g.procs {
-		_ = f.Close() // only a descriptor
+		_ = f.Close() // nothing was written through it
 	}
 }
 

@@ -52,7 +52,7 @@ func (j Jail) enterRoot(mounts map[string]int) error {
 	if err != nil {
 		return &os.PathError{Op: "open", Path: newRoot, Err: err}
 	}
-	defer func() { _ = unix.Close(root) }() // only a descriptor
+	defer func() { _ = unix.Close(root) }() // nothing was written through it
 	const plain = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
 	for _, group := range []struct {
 		paths    []string
@@ -109,7 +109,7 @@ func (j Jail) openMounts() (map[string]int, error) {
 
 func closeMounts(mounts map[string]int) {
 	for _, fd := range mounts {
-		_ = unix.Close(fd) // only a descriptor
+		_ = unix.Close(fd) // nothing was written through it
 	}
 }
 
@@ -126,7 +126,7 @@ func show(root int, path string, attr uint64, mounts map[string]int) error {
 		if mount, err = unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE); err != nil {
 			return &os.PathError{Op: "open_tree", Path: path, Err: err}
 		}
-		defer func() { _ = unix.Close(mount) }() // only a descriptor
+		defer func() { _ = unix.Close(mount) }() // nothing was written through it
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(mount, &st); err != nil {
@@ -139,7 +139,7 @@ func show(root int, path string, attr uint64, mounts map[string]int) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = unix.Close(point) }() // only a descriptor
+	defer func() { _ = unix.Close(point) }() // nothing was written through it
 	if err := unix.MoveMount(mount, "", point, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
 		return &os.PathError{Op: "move_mount", Path: path, Err: err}
 	}
@@ -177,7 +177,7 @@ func openPoint(root int, path string, folder bool) (int, error) {
 				next, errOpen = open(at, name, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
 			}
 		}
-		_ = unix.Close(at) // only a descriptor
+		_ = unix.Close(at) // nothing was written through it
 		at, err = next, errOpen
 	}
 	if err != nil {

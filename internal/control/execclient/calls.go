@@ -66,7 +66,7 @@ type Calls struct {
 // ack is an acknowledgement that the machine has not confirmed yet.
 type ack struct {
 	abort   bool   // abort the call first, since its result is not needed
-	beat    uint64 // the last heartbeat before the ack; a reply to a later heartbeat confirms the ack
+	beat    uint64 // heartbeat sent after the ack; the reply to it confirms the ack
 	breaks  int    // number of streams that broke before the machine confirmed the ack
 	waiters []chan error
 }

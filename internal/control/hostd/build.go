@@ -72,7 +72,7 @@ func (d dockerfiles) Build(ctx context.Context, spec dockerfile.Spec, out func(l
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = root.Close() }() // only a descriptor
+	defer func() { _ = root.Close() }() // nothing was written through it
 	_, err = d.c.do(ctx, "build", spec, &image, options{files: []*os.File{root}, line: out})
 	return image, err
 }

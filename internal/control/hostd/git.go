@@ -135,7 +135,7 @@ func runGit(ctx context.Context, s *session, h *Opened, a runArgs) (any, []*os.F
 		if err != nil {
 			return nil, nil, err
 		}
-		defer func() { _ = f.Close() }() // only a descriptor
+		defer func() { _ = f.Close() }() // nothing was written through it
 		jail.Files[path] = f
 	}
 	err := h.Git.Run(ctx, confine.Command{
@@ -227,7 +227,7 @@ func (g *git) Run(ctx context.Context, c confine.Command) error {
 		if err != nil {
 			return err
 		}
-		defer func() { _ = f.Close() }() // only a descriptor
+		defer func() { _ = f.Close() }() // nothing was written through it
 		all = append(all, f)
 	}
 	// When ctx ends, a signal frame asks the host-daemon to stop the command.
@@ -351,7 +351,7 @@ func (g *git) folder(method, dir string, user int) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = f.Close() }() // only a descriptor
+	defer func() { _ = f.Close() }() // nothing was written through it
 	_, err = g.c.do(context.Background(), method, folderArgs{user}, nil, options{files: []*os.File{f}})
 	return err
 }

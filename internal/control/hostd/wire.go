@@ -127,6 +127,6 @@ func filesOf(rights []byte) (files []*os.File, err error) {
 
 func closeAll(files []*os.File) {
 	for _, f := range files {
-		_ = f.Close() // only descriptors
+		_ = f.Close() // nothing was written through it
 	}
 }

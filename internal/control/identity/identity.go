@@ -1,10 +1,10 @@
-// Package identity proves to other services which agent a program belongs to.
-// It signs short-lived OpenID Connect tokens for the programs in a machine. A
-// cloud or a vault that trusts this server accepts them, so the agent needs no
-// long-lived secret.
+// Package identity signs short-lived OpenID Connect tokens for the programs in
+// a machine. A token proves to other services which agent a program belongs to.
+// A cloud or a vault that trusts this server accepts tokens, so the agent needs
+// no long-lived secret.
 //
-// It does not decide who may ask: the connection that a machine asks over says
-// whose it is.
+// The package does not authenticate requests: the connection of a request
+// identifies its machine.
 package identity
 
 import (

@@ -1,10 +1,11 @@
 // Package ledger adds up what each agent, each person and the server itself use
-// on the host, in bytes and inodes. Limits and blame are taken from it.
+// on the host, in bytes and inodes. Quotas and error messages are based on
+// these numbers.
 //
-// A [Ledger] stores nothing: it asks each [Source] what there is, which is
-// cheap, and measures only what is new, has changed, or was measured too long
-// ago. What its source no longer lists is not in the ledger, so that deleting
-// something takes effect at once.
+// A [Ledger] stores nothing on disk: it asks each [Source] for its items, which
+// is cheap, and measures only items that are new, have changed, or were
+// measured too long ago. It drops items that their source no longer lists, so
+// deleting an item takes effect at once.
 package ledger
 
 import (

@@ -183,7 +183,7 @@ func in(dir string, f func(*os.Root) error) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = root.Close() }() // only a descriptor
+	defer func() { _ = root.Close() }() // nothing was written through it
 	return f(root)
 }
 

@@ -84,7 +84,7 @@ func unpackTo(dir string, r io.Reader, saved bool, to *reporter) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = root.Close() }() // only a descriptor
+	defer func() { _ = root.Close() }() // nothing was written through it
 	u := unpacker{root: root, saved: saved, entry: to.entries, mark: to.mark}
 	// Change the working directory, because the jail has no /proc. Nothing else
 	// in this process depends on its working directory.

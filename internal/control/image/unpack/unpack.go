@@ -107,7 +107,7 @@ func (u *Unpacker) unpack(ctx context.Context, r io.Reader, dir string, saved bo
 	if err != nil {
 		return err
 	}
-	defer func() { _ = root.Close() }() // only a descriptor
+	defer func() { _ = root.Close() }() // nothing was written through it
 	if u.Unconfined() == nil {
 		return u.unpackInJail(ctx, r, root, saved, entries)
 	}

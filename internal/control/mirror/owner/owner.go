@@ -61,7 +61,7 @@ func (s Server) change(root *os.Root, path string, uid, gid int, mode fs.FileMod
 	if err != nil {
 		return err
 	}
-	defer func() { _ = f.Close() }() // only a descriptor
+	defer func() { _ = f.Close() }() // nothing was written through it
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return &os.PathError{Op: "stat", Path: path, Err: err}
