@@ -26,9 +26,9 @@ var viewDirs = []string{"usr", "opt", "bin", "sbin", "lib", "lib32", "lib64", "l
 var localDirs = []string{"opt", "usr/local"}
 
 // hostConfig lists the files of the host's /etc that a machine sees besides the
-// files of packages. Programs in /usr need them, and they contain nothing
-// specific to this host. It is an allow list, so that files added to /etc later
-// are not exposed.
+// files of packages. Programs in /usr need these files, and the files contain
+// nothing specific to this host. hostConfig is an allow list, so that files
+// added to /etc later are not exposed.
 var hostConfig = []string{
 	"alternatives", "ca-certificates.conf", "ld.so.conf", "ld.so.conf.d", "ld.so.cache",
 	"debian_version", "os-release", "lsb-release", "localtime", "timezone", "locale.alias", "locale.gen",
@@ -108,8 +108,8 @@ func (h host) pinned() string {
 	return strings.TrimSuffix(hostOf+release["ID"]+"-"+release["VERSION_ID"], "-")
 }
 
-// prepareHostOf returns the image of the host's system if that is still the one of
-// the pinned name.
+// prepareHostOf returns the image of the host's system if its pinned name is
+// still the given name.
 func (s *Store) prepareHostOf(ctx context.Context, name string) (Image, error) {
 	img, err := s.prepareHost(ctx)
 	if err == nil && img.Pinned != name {

@@ -118,8 +118,8 @@ const ociPrefix = "oci:"
 // errReference is wrapped by errors about invalid image names.
 var errReference = errors.New(`an image is "host", "rootfs:DIR" or "oci:DIR[:TAG]" with DIR an absolute path, "local:NAME", or a reference such as debian:12 or ghcr.io/team/app:1.2`)
 
-// Prepare makes an image ready to be mounted: it pulls and unpacks what is
-// missing. Later calls cost only a few file reads. progress, unless nil,
+// Prepare makes an image ready to be mounted: it pulls and unpacks missing
+// layers. Later calls cost only a few file reads. progress, unless nil,
 // receives progress reports from one goroutine at a time. The layers stay as
 // long as this process, a machine or a record needs them.
 func (s *Store) Prepare(ctx context.Context, name string, progress func(Progress)) (Image, error) {

@@ -20,12 +20,13 @@ type PruneOptions struct {
 	// Unused is how long an image must be unused before it is removed. Names of
 	// imported images are never removed: see [Store.Remove].
 	Unused time.Duration
-	// Keep lists what machines and snapshots need, which the store does not know:
-	// names of images, preferably pinned, and directories of layers.
+	// Keep lists images (preferably by pinned name) and directories of layers
+	// that machines and snapshots need. The store itself does not know these
+	// needs.
 	Keep []string
 }
 
-// Pruned is what [Store.Prune] removed.
+// Pruned lists the images and layers that [Store.Prune] removed.
 type Pruned struct {
 	Images []string // names of the images
 	Layers int

@@ -25,8 +25,8 @@ func (s *Store) prepareRootfs(ctx context.Context, dir string) (Image, error) {
 	return img, err
 }
 
-// amend adds a generated layer above an image's own layers. It contains what a
-// machine needs and the image may lack.
+// amend adds a generated layer above an image's own layers. The layer contains
+// files that a machine needs and the image may lack.
 func (s *Store) amend(ctx context.Context, lower []string) (Image, error) {
 	bundle, err := hostBundle()
 	if err != nil {

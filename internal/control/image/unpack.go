@@ -83,7 +83,7 @@ func (s *Store) unpack(ctx context.Context, r io.Reader, digest, diff, dir strin
 	return syncTree(dir)
 }
 
-// A sumReader digests what is read through it.
+// A sumReader digests the bytes read through it.
 type sumReader struct {
 	r   io.Reader
 	sum hash.Hash

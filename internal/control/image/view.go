@@ -14,8 +14,9 @@ import (
 	"aloft/internal/control/image/unpack"
 )
 
-// A view reads stacked layers as an overlay would show them, without mounting
-// and without ever leaving them, whatever links they contain.
+// A view reads stacked layers as an overlay would show them, but without
+// mounting. Whatever links the layers contain, it never reads files outside of
+// them.
 type view []string // directories, topmost first
 
 // maxLinks is the maximum number of links followed for one path, as in the

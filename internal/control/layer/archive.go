@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Pin returns the layer id and those below it, topmost first. It keeps them from
-// being removed until release is called or this process ends.
+// Pin returns the layer id and the layers below it, topmost first. It prevents
+// their removal until release is called or this process ends.
 func (s *Store) Pin(id string) (stack []Layer, release func(), err error) { return s.pin(id) }
 
 // Archive writes the files of a layer, without those of the layers below it, in

@@ -22,9 +22,9 @@ type claim struct {
 	Layers []string `json:"layers"`
 }
 
-// Claim keeps the layer id and the layers below it while the folder while
-// exists, and returns their directories, topmost first. It replaces a claim of
-// the same name. If id is "", the claim is empty.
+// Claim keeps the layer id and the layers below it until the folder while is
+// deleted. It returns the layers' directories, topmost first. It replaces a
+// claim of the same name. If id is "", the claim is empty.
 func (s *Store) Claim(name, while, id string) (dirs []string, err error) {
 	err = s.locked(func() error {
 		stack, err := s.Stack(id)

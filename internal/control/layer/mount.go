@@ -16,9 +16,9 @@ import (
 // descriptors to the kernel, so the length of paths, colons and commas in them,
 // and the number of layers (up to 200) cause no problems.
 //
-// The mount options keep upper independent of this lower, whatever the host's
-// defaults: no redirects, and no files without their data. So upper can be
-// frozen, packed and merged.
+// The mount options keep upper independent of lower, whatever the host's
+// defaults are: upper contains no redirects, and no files without data. So it
+// can be frozen, packed and merged.
 //
 // upper must be below the folder that contains work, and not through a link.
 func Mount(target string, lower []string, upper, work string) error {
@@ -27,14 +27,14 @@ func Mount(target string, lower []string, upper, work string) error {
 	})
 }
 
-// MountMapped is like [Mount] with idmapped layers: the owners of files on the disk
-// are mapped by the user namespace ids. The namespace must also map some id to the
-// caller, because an overlay creates some files as its mounter. It needs Linux 5.19,
-// and file systems with idmapped mounts.
+// MountMapped is like [Mount] with idmapped layers: the owners of files on the
+// disk are mapped by the user namespace ids. The namespace must also map some
+// id to the caller, because an overlay creates some files as its mounter.
+// MountMapped needs Linux 5.19, and file systems with idmapped mounts.
 //
-// Before Linux 6.15, an overlay accepts only layers that are mounted in the caller's
-// mount namespace. So MountMapped mounts them in a tmpfs at target until the overlay,
-// which keeps mounts of its own, exists.
+// Before Linux 6.15, an overlay accepts only layers that are mounted in the
+// caller's mount namespace. So MountMapped mounts them in a tmpfs at target
+// until the overlay, which keeps mounts of its own, exists.
 func MountMapped(target string, lower []string, upper, work string, ids *os.File) (err error) {
 	if err := unix.Mount("tmpfs", target, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "size=64k,mode=0700"); err != nil {
 		return &os.PathError{Op: "mount", Path: target, Err: err}

@@ -12,10 +12,10 @@ import (
 // CodeTooLarge is the fault code for a change with too many bytes.
 const CodeTooLarge = "diff_too_large"
 
-// Change returns what tip changes since it left base: the merge base of both,
-// and the changes since then as git diff --binary --full-index prints them,
-// with renames as renames. Both are commit ids in the mirror. A change of more
-// than max bytes is a fault, and so are commits without a common ancestor.
+// Change returns the merge base of base and tip, and the changes from there to
+// tip as git diff --binary --full-index prints them, with renames as renames.
+// base and tip are commit ids in the mirror. A change of more than max bytes is
+// a fault, and so are commits without a common ancestor.
 func (m *Mirror) Change(ctx context.Context, base, tip string, max int) (from string, text []byte, err error) {
 	for _, id := range []string{base, tip} {
 		if !wholeID.MatchString(id) {

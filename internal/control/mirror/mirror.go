@@ -1,12 +1,13 @@
 // Package mirror keeps a bare copy of each repository that agents work on, and
-// does the git operations on it: refresh it from its server, serve fetches,
-// resolve refs, check pushes in quarantine and forward them, show diffs. It
-// runs the git command with its own environment and configuration, and passes
-// the forge's credential only through the environment.
+// performs the git operations on these mirrors: refresh them from the
+// repository's server, serve fetches, resolve refs, check pushes in quarantine
+// and forward them, show diffs. It runs the git command with its own
+// environment and configuration, and passes the forge's credential only through
+// the environment.
 //
-// The package does not check permissions: package gateway does so before it
-// calls. Everything that a machine sends, such as packs and ref names, is
-// treated as hostile here too.
+// The package does not check permissions: package gateway checks them first.
+// Everything that a machine sends, such as packs and ref names, is treated as
+// hostile here too.
 package mirror
 
 import (

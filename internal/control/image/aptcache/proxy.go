@@ -1,12 +1,13 @@
 // Package aptcache is an HTTP proxy for apt that keeps the packages it
-// downloads, so that the next build of an image needs only those that changed.
+// downloads, so that the next build of an image downloads only changed
+// packages.
 //
 // apt sends several requests over a connection before it reads the first reply
-// (pipelining). The proxy begins to download for each at once, and replies in
-// order, so packages arrive in parallel. A download that breaks off continues
-// where it stopped, also in a later process. apt verifies what it receives
-// against the digests that the distribution has signed, so the proxy need not
-// trust a mirror.
+// (pipelining). The proxy starts a download for each request at once, and
+// replies in order, so packages arrive in parallel. A download that breaks off
+// continues where it stopped, also in a later process. apt verifies what it
+// receives against the digests that the distribution has signed, so the proxy
+// need not trust a mirror.
 package aptcache
 
 import (

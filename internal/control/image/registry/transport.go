@@ -133,7 +133,7 @@ func loopback(host string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// explain turns an error of a registry into a fault that says what to do.
+// explain turns an error of a registry into a fault with a hint.
 func explain(r Reference, err error) error {
 	host := r.ref.Context().RegistryStr()
 	if te, ok := errors.AsType[*transport.Error](err); ok {

@@ -71,9 +71,9 @@ func (u *unpacker) time(name string, h *tar.Header) error {
 	})
 }
 
-// savedAttributes sets the extended attributes of any kind of file. The
-// unpacker created the parent, so it is not a link. If the file itself is a
-// link, it is not followed.
+// savedAttributes sets the extended attributes of any kind of file. It does not
+// follow the file if it is a link. The parent is not a link, because the
+// unpacker created it.
 func (u *unpacker) savedAttributes(name string, h *tar.Header) error {
 	for key, value := range h.PAXRecords {
 		attr, ok := strings.CutPrefix(key, xattrRecord)

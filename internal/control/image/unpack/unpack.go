@@ -1,11 +1,11 @@
 // Package unpack writes the layers of images and the saved layers of machines
-// into folders. Their bytes are hostile. If the server is root and the host
-// allows it, they are therefore read by processes of this program in jails of
-// package confine. One process decompresses: it sees no file and has no
-// capability. Another process unpacks the archive: it sees only the folder of
-// the layer, and its capabilities apply to nothing else. The server itself
-// digests the bytes that pass between the two, so that a compromised process
-// cannot pass off its output as the content of another layer.
+// into folders. A layer's bytes are hostile. So if the server is root and the
+// host allows it, processes of this program in jails (package confine) read
+// these bytes. One process decompresses: it sees no file and has no capability.
+// Another process unpacks the archive: it sees only the folder of the layer,
+// and its capabilities apply to nothing else. The server itself digests the
+// bytes that pass between the two, so that a compromised process cannot pass
+// off its output as the content of another layer.
 //
 // Libraries that unpack layers (umoci, containerd) do so in the calling
 // process, where a hostile archive that exploits a defect gains the rights of
@@ -168,7 +168,8 @@ func expand(r io.Reader) (io.ReadCloser, error) {
 // The marks of a directory are extended attributes that only the host's root may
 // set.
 const (
-	// OpaqueAttr marks, with the value "y", a directory that hides the one below it.
+	// OpaqueAttr, with the value "y", marks a directory that hides the lower
+	// directory of the same path.
 	OpaqueAttr = "trusted.overlay.opaque"
 	// OriginAttr is an attribute without a value. It marks a directory that
 	// also exists in a lower layer and so may contain whiteouts. Without this

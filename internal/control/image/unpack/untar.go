@@ -186,10 +186,10 @@ func isSparse(h *tar.Header) bool {
 	return h.Typeflag == tar.TypeGNUSparse
 }
 
-// parents creates the directories above name that the archive left out. A
-// parent that is a link is refused, even if it stays inside, because an overlay
-// would resolve it against all layers and not this one. os.Root refuses links
-// that lead out.
+// parents creates the directories above name that the archive left out. It
+// refuses a parent that is a link, even if the link stays inside the layer,
+// because an overlay would resolve the link against all layers. os.Root refuses
+// links that lead out.
 func (u *unpacker) parents(name string) error {
 	for i := range len(name) {
 		if name[i] != '/' {

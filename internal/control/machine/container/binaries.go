@@ -22,9 +22,9 @@ var binaryPaths = map[string]string{
 // makeBinaries creates the layer that holds the programs of conf.Binaries. It
 // is mounted above the image's layers, so that no image can replace them.
 //
-// ripgrep comes from that folder or, if statically linked, from the host. If
-// neither has it, there is no /exec-daemon/rg, and exec-daemon uses the rg on
-// PATH (with the image "host", the host's own).
+// ripgrep comes from the folder conf.Binaries or, if statically linked, from
+// the host. If both lack ripgrep, there is no /exec-daemon/rg, and exec-daemon
+// uses the rg on PATH (with the image "host", the host's own).
 func (r *Runtime) makeBinaries() (string, error) {
 	files := map[string]string{}
 	for name, place := range binaryPaths {

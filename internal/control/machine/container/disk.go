@@ -185,8 +185,9 @@ func (c *count) dir(ctx context.Context, dir *os.File) error {
 	return nil
 }
 
-// later records a folder that will be walked later. If it cannot, it returns an
-// error that stops the machine, because its files cannot be counted.
+// later records a folder that will be walked later. If that fails, the
+// machine's files cannot be counted, so later returns an error that stops the
+// machine.
 func (c *count) later(at int, name string) error {
 	handle, _, err := unix.NameToHandleAt(at, name, 0)
 	if errors.Is(err, unix.ENOENT) {

@@ -170,8 +170,8 @@ func canMap(program, dir string) error {
 	return inOverlay(dir, func(root, lower, upper, work string) error {
 		return layer.MountMapped(root, []string{lower}, upper, work, ids)
 	}, func(root string) error {
-		// Changing the mode copies the file up. The copy must keep its owner,
-		// and it must be possible to remove it.
+		// Changing the mode makes the overlay copy the file up. The copy must
+		// keep its owner and must be removable.
 		file := filepath.Join(root, "file")
 		if err := os.Chmod(file, 0o640); err != nil {
 			return err

@@ -28,11 +28,12 @@ var installable = []string{"pod-daemon", "exec-daemon", "sandbox", "rg", "runc"}
 // packed is the name suffix of a gzip-compressed program.
 const packed = ".gz"
 
-// Install copies the programs in fsys into a folder below dir named by their
-// digest, unless it exists already. fsys may contain any of pod-daemon,
-// exec-daemon, sandbox, rg and runc, plain or compressed with the suffix ".gz".
-// The folder appears atomically, even if several processes install at once.
-// Older folders stay, since existing machines may use them.
+// Install copies the programs in fsys into a folder below dir, unless that
+// folder exists. The folder's name is the programs' digest. fsys may contain
+// any of pod-daemon, exec-daemon, sandbox, rg and runc, plain or compressed
+// with the suffix ".gz". The folder appears atomically, even if several
+// processes install at once. Older folders stay, since existing machines may
+// use them.
 func Install(fsys fs.FS, dir string) (Installed, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

@@ -22,8 +22,8 @@ const (
 )
 
 // egressLimits are the limits of the machine's egress process, in addition to
-// the machine's own limits. The memory limit is above the one that package
-// egress enforces on itself.
+// the machine's own limits. The memory limit is higher than the limit that
+// package egress sets for itself.
 var egressLimits = machine.Limits{MemoryBytes: 768 << 20, CPUs: 1, PIDs: 128}
 
 // inside returns the name of the cgroup of the machine's own processes.

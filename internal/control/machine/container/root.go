@@ -10,15 +10,15 @@ import (
 	"aloft/internal/control/layer"
 )
 
-// mountRoot mounts the machine's root at target with mount, which is [layer.Mount] or
-// like it.
+// mountRoot mounts the machine's root at target with mount, which is
+// [layer.Mount] or like it.
 //
 // An overlay does not show other file systems that are mounted in its layers.
-// So each view of the image is a separate overlay, mounted over the root: its
-// lower directories are the folder of that name in every layer, and the host's
-// folder. Its upper directory is the folder of that name in the machine's upper
-// layer. So the machine's upper layer contains all changes, and can be frozen
-// and measured as one.
+// So each of the image's views (top-level folders of the host) gets a separate
+// overlay, mounted over the root. Its lower directories are the folder with the
+// view's name in every layer, and the host's folder. Its upper directory is the
+// folder with that name in the machine's upper layer. So the upper layer
+// contains all changes, and can be frozen and measured as a unit.
 func (m *Machine) mountRoot(rec record, target string, mount func(target string, lower []string, upper, work string) error) error {
 	for _, name := range rec.Image.Views {
 		if err := m.makeView(rec, name); err != nil {

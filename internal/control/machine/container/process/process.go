@@ -1,6 +1,6 @@
-// Package process identifies processes of the host in a way that survives the
-// reuse of their PIDs and restarts of the server, waits for their end, and kills
-// those that have a given argument.
+// Package process identifies processes of the host even after a restart of the
+// server or the reuse of a PID. It waits for their end, and kills processes
+// that have a given argument.
 package process
 
 import (
@@ -121,8 +121,8 @@ func Wait(ctx context.Context, fd int) error {
 	return errors.Join(err, failed)
 }
 
-// KillBearing kills every process but this one that has arg among its arguments,
-// and returns when they have ended.
+// KillBearing kills all processes with arg among their arguments, except this
+// process, and returns when they have ended.
 func KillBearing(ctx context.Context, arg string) error {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
