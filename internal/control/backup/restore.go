@@ -32,7 +32,8 @@ const (
 	maxManifest = 1 << 30
 )
 
-// RestoreOptions say where a backup goes and who can read it.
+// RestoreOptions name the folder to restore a backup to, and the keys that
+// decrypt it.
 type RestoreOptions struct {
 	Data       string // the data folder, which must be empty or absent
 	Identities []age.Identity

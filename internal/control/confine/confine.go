@@ -29,7 +29,8 @@ const (
 	Nobody = FirstUser + Users - 1 // the user of programs that own no files
 )
 
-// Jail lists what a program may use. It sees nothing else of the host.
+// Jail lists the resources that a program may use. The program sees nothing
+// else of the host.
 type Jail struct {
 	User    int      // user and group id of the program
 	Read    []string // files and folders that it sees read-only, in addition to the host's programs
@@ -54,10 +55,10 @@ type Jail struct {
 // own, lower limit; this one also applies on hosts without cgroups.
 const processes = 4096
 
-// Start starts the command in the jail. Like [exec.Cmd.Start], it must be
-// followed by Wait, and then by a call of release. All processes that the
-// command has started end with it. The command is process 1 of its PID
-// namespace, so SIGTERM has no effect on it unless it handles that signal.
+// Start starts the command in the jail. As after [exec.Cmd.Start], the caller
+// must call Wait, and then release. When the command ends, the kernel kills all
+// processes that it has started. The command is process 1 of its PID namespace,
+// so SIGTERM has no effect on it unless it handles that signal.
 func (h *Host) Start(cmd *exec.Cmd, j Jail) (release func(), err error) {
 	g, err := h.newGroup()
 	if err != nil {

@@ -24,9 +24,9 @@ type Command struct {
 // LowPriority is the nice value of a command that runs at low priority.
 const LowPriority = 15
 
-// Run runs the command in its jail until it ends. When ctx ends, it stops the command
-// with the signal, and kills it after Cmd.WaitDelay. The error of a command that has
-// ended is an [*exec.ExitError] or an [*ExitError].
+// Run runs the command in its jail until the command ends. When ctx ends, Run
+// sends the signal that Stop returns, and after Cmd.WaitDelay SIGKILL. The
+// error of a command that has ended is an [*exec.ExitError] or an [*ExitError].
 func (h *Host) Run(ctx context.Context, c Command) error {
 	c.SetCancel()
 	release, err := h.Start(c.Cmd, c.Jail)
@@ -38,7 +38,7 @@ func (h *Host) Run(ctx context.Context, c Command) error {
 	return Wait(ctx, c)
 }
 
-// Wait waits for a started command, which has a process group of its own.
+// Wait waits for a started command, which must have its own process group.
 func Wait(ctx context.Context, c Command) error {
 	group := -c.Cmd.Process.Pid
 	if c.Low {

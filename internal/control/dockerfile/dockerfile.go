@@ -8,8 +8,8 @@
 // that the server starts runs in a [Cell] together with its steps: root there
 // has no rights on the host and sees only the repository's own files. A gate
 // rewrites the Dockerfile first, and refuses what it cannot interpret
-// unambiguously. A build can reach what a machine can: the engine and its steps
-// are behind an egress process.
+// unambiguously. A build can reach the same hosts as a machine: the engine and
+// its steps are behind an egress process.
 package dockerfile
 
 import (

@@ -27,10 +27,10 @@ func cellOf(repository string) (name string, firstID uint32) {
 	return keptPrefix + hex.EncodeToString(sum[:12]), firstCellID + cellIDs*(binary.BigEndian.Uint32(sum[12:])%cellRanges)
 }
 
-// Keep returns the folder, below an engine's folder, of the engine's caches for
-// the job's repository. Builds of other repositories cannot see it. The build
-// locks it until it calls done. clean is false if the previous build was
-// interrupted.
+// Keep returns the folder of the engine's caches for the job's repository,
+// which is below an engine's folder. Builds of other repositories cannot see
+// the caches. The folder is locked until the build calls done. clean is false
+// if the previous build was interrupted.
 func (j Job) Keep(ctx context.Context, dir string) (kept string, clean bool, done func(ended bool), err error) {
 	name, _ := cellOf(j.Repository)
 	own := filepath.Join(dir, name)

@@ -32,9 +32,9 @@ func (u *RunningBuild) ID() string { return u.id }
 // Running returns true: an ended build is not an UnderWay.
 func (u *RunningBuild) Running() bool { return true }
 
-// DiskBytes returns how many bytes more the engine and this build use on the
-// disk than at the first measurement. It includes the writes of concurrent
-// builds with the same engine, since they share its folders.
+// DiskBytes returns by how many bytes the disk usage of the engine and this
+// build has grown since the first measurement. This includes the writes of
+// concurrent builds with the same engine, since they share its folders.
 func (u *RunningBuild) DiskBytes(ctx context.Context) (int64, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -16,8 +16,8 @@ const (
 
 var largeBuffers = sync.Pool{New: func() any { b := make([]byte, largeCopy); return &b }}
 
-// copyCounted copies until src ends, which is not an error, and adds the bytes
-// written to count as it goes.
+// copyCounted copies until src ends; the end of src is not an error. While it
+// copies, it adds the bytes written to count.
 func copyCounted(dst io.Writer, src io.Reader, count *atomic.Int64) error {
 	buf := make([]byte, smallCopy)
 	for {

@@ -49,7 +49,7 @@ var (
 // MTU is the MTU of the link in bytes. Large packets make it fast.
 const MTU = 65500
 
-// Limits on what one machine may use in its gateway.
+// Limits on the resources that one machine may use in its gateway.
 const (
 	maxConns   = 4096 // TCP connections, including those being opened
 	maxDialing = 1024 // TCP connections being opened

@@ -156,9 +156,8 @@ const (
 	extensionECH = 0xfe0d // encrypted_client_hello (RFC 9849)
 )
 
-// readTLS finds the server name, with crypto/tls as the parser. It refuses what
-// crypto/tls cannot parse. It also finds a name that is split over several
-// records.
+// readTLS finds the server name with crypto/tls's parser, even if the name is
+// split over several records. It refuses data that crypto/tls cannot parse.
 func readTLS(s *source) (clientHello, error) {
 	conn := &replay{s: s}
 	var name string

@@ -65,8 +65,8 @@ func OpenLog(dir string) (*Log, error) {
 }
 
 // ReadLog returns the connections in the log of dir, ordered by Seq. Call it
-// only after the gateway has exited: it reports connections without an end as
-// cut. It returns none for a folder without a log.
+// only after the gateway has exited, because it reports connections without an
+// end as cut. If dir contains no log, it returns no connections.
 func ReadLog(dir string) ([]policy.Connection, error) {
 	var contents [logFiles][]byte
 	for i := range contents {

@@ -33,9 +33,9 @@ const gatewayMemory = 512 << 20
 // gatewayThreads is GOMAXPROCS of the process. Each packet is handled by
 // several goroutines for a few microseconds, so waking another thread costs
 // more than it saves, and the stack's spin locks waste time while another
-// thread writes to the device. With two threads a connection takes twice as
-// long and a download half as long again. The limit also bounds the CPU time
-// that a machine's traffic costs the host.
+// thread writes to the device. With two threads, opening a connection takes
+// twice as long, and a download takes 50 % longer. The limit also bounds the
+// CPU time that a machine's traffic costs the host.
 const gatewayThreads = 1
 
 // goneEvery is how often a process checks whether its folder still exists.

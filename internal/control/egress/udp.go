@@ -99,8 +99,8 @@ func (g *Gateway) pump(dst, src net.Conn, count, last *atomic.Int64, allowed fun
 	buf := make([]byte, maxDatagram)
 	checked := time.Now()
 	for {
-		// Set the deadline first and then check ctx: closing the gateway sets a
-		// deadline of its own.
+		// Set the deadline before checking ctx: closing the gateway sets a
+		// deadline too, which must not be overwritten.
 		if src.SetReadDeadline(time.Unix(0, last.Load()).Add(flowIdle)) != nil || g.ctx.Err() != nil {
 			return
 		}

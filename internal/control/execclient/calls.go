@@ -42,8 +42,8 @@ type Delta struct {
 	Seq            uint64 // counts from 1; a gap means that output was dropped because it came too fast
 }
 
-// Calls runs tool calls in a machine, over one stream that it reopens when it
-// breaks. Its methods are safe for concurrent use.
+// Calls runs tool calls in a machine over one stream, and reopens the stream
+// when it breaks. Its methods are safe for concurrent use.
 type Calls struct {
 	dial     machinerpc.Dial
 	token    string

@@ -39,8 +39,8 @@ func NewMCP(conn Conn, token string) *MCP {
 // Use makes the machine run exactly the stdio servers of the given list, in a
 // sandbox if p is not nil, and returns their listings. It checks the listings,
 // because they come from the machine: it drops servers that were not requested,
-// and enforces limits. It waits up to the duration wait for servers that are
-// starting. The error wraps [pod.ErrLost] if the machine is gone.
+// and enforces limits. For servers that are starting, it waits at most for the
+// duration wait. The error wraps [pod.ErrLost] if the machine is gone.
 func (m *MCP) Use(ctx context.Context, servers []mcp.Server, p *sandbox.Policy, wait time.Duration) ([]mcp.Listing, error) {
 	// Credentials of remote servers must not be sent to the machine.
 	servers = slices.DeleteFunc(slices.Clone(servers), mcp.Server.Remote)

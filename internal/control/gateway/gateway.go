@@ -15,9 +15,9 @@
 // repository names are compared.
 //
 // Everything from a machine is treated as hostile: sizes, times and the number
-// of requests are limited, names are parsed and compared, and never become an
-// argument or a URL for git. This package does not decide what a run may do:
-// its caller does, with [Gateway.Grant].
+// of requests are limited, and names are parsed and compared, but never become
+// an argument or a URL for git. The caller of this package decides what a run
+// may do, with [Gateway.Grant].
 package gateway
 
 import (

@@ -15,8 +15,8 @@ import (
 
 const pushCapabilities = "report-status side-band-64k ofs-delta atomic quiet agent=aloft"
 
-// advertisePush refreshes the mirror and sends its refs. From them the client
-// knows which objects it need not send.
+// advertisePush refreshes the mirror and sends its refs, which tell the client
+// which objects it need not send.
 func (q *request) advertisePush(ctx context.Context) {
 	if q.access.branch == "" {
 		q.log("git push", "not granted")
@@ -52,7 +52,7 @@ func (q *request) advertisePush(ctx context.Context) {
 	_, _ = (&patientWriter{w: q.w, rc: q.rc}).Write(append(out, flushPkt...)) // ignore errors: the client has disconnected
 }
 
-// push handles a push of the one allowed branch.
+// push handles a push to the one branch that the machine may push.
 func (q *request) push(ctx context.Context) {
 	in := bufio.NewReaderSize(q.body, 64<<10)
 	p, err := readPushRequest(in, q.access.mirror.IDLength())

@@ -38,7 +38,7 @@ type Source struct {
 type Reached struct {
 	Read    []string // URLs that are granted
 	Hosts   []string // hosts of all named repositories, granted or not
-	Refused []string // messages for users about what was not granted
+	Refused []string // messages for users about repositories that were not granted
 }
 
 // Limits of the search, since its input is untrusted.
@@ -51,9 +51,9 @@ const (
 const modulesFile = ".gitmodules"
 
 // Reach returns the repositories that a run may fetch in addition to its own:
-// their declared dependencies and, recursively, their submodules, as far as the
-// rules of req allow. It reads nested submodules from the default branch, and
-// ignores unreadable files.
+// their declared dependencies and, recursively, their submodules, as far as req
+// allows. It reads nested submodules from the default branch, and ignores
+// unreadable files.
 func (g *Gateway) Reach(ctx context.Context, req ReachRequest) Reached {
 	ctx, cancel := context.WithTimeout(ctx, reachLimit)
 	defer cancel()

@@ -60,7 +60,7 @@ func (w Workload) subject() string {
 
 // repo returns the repository as github.com/org/name, without its scheme and
 // credential. A repository on the server's own host keeps its scheme, so that
-// it cannot be confused with one of another host.
+// it cannot be confused with a repository of another host.
 func (w Workload) repo() string {
 	text := w.Repo
 	if text == "" {

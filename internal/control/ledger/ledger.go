@@ -66,8 +66,8 @@ type Measured struct {
 // A Source lists the items of one kind. Its methods are safe for concurrent use.
 type Source interface {
 	Kind() Kind
-	// Items returns the current items. It must be quick, so it does not measure
-	// them.
+	// Items returns the current items. It must be quick, so it takes no
+	// measurements.
 	Items(ctx context.Context) ([]Item, error)
 }
 

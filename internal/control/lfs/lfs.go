@@ -150,7 +150,7 @@ func (c *Client) Batch(ctx context.Context, r Remote, operation string, objects 
 	return slices.DeleteFunc(out.Objects, func(a Answer) bool { return !slices.Contains(objects, a.Object) }), nil
 }
 
-// Download opens the contents of an object. The caller must limit what it
+// Download opens the contents of an object. The caller must limit how much it
 // reads, and close the reader.
 func (c *Client) Download(ctx context.Context, r Remote, a Action) (io.ReadCloser, error) {
 	req, err := c.request(ctx, http.MethodGet, a, nil)

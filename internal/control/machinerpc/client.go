@@ -53,9 +53,9 @@ func newTransport(dial Dial) *http.Transport {
 	}
 }
 
-// transport bounds errors of a machine, which Connect decodes as JSON: the body
-// of a failed request, and the last message of a stream. It also sends each
-// message of a stream in one write with its prefix.
+// transport limits the size of a machine's errors, which Connect decodes as
+// JSON: the body of a failed request, and the last message of a stream. It also
+// sends each message of a stream in one write with its prefix.
 type transport struct{ *http.Transport }
 
 // RoundTrip implements [http.RoundTripper].

@@ -44,8 +44,8 @@ func (c *Conn) serve(handlers map[string]http.Handler, tell func(error)) {
 			MaxHeaderBytes:    maxAskHeader,
 			ReadHeaderTimeout: 30 * time.Second,
 			IdleTimeout:       5 * time.Minute,
-			// The machine causes these errors: it gets them as replies, and its
-			// texts must not reach the log.
+			// Discard the log: the machine causes these errors, it gets them as
+			// replies, and its texts must not reach the server's log.
 			ErrorLog: log.New(io.Discard, "", 0),
 		}
 		q := &queue{listener: mux.NewListener()}

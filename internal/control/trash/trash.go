@@ -1,6 +1,6 @@
 // Package trash removes folders in the background, because removing a machine's
-// disk or a saved layer can take long. What a process has not removed, the next
-// process removes.
+// disk or a saved layer can take long. If a process ends early, the next
+// process on the folder removes the rest.
 package trash
 
 import (

@@ -390,8 +390,9 @@ func (b *bench) cancel(t *testing.T) {
 	}
 }
 
-// network builds with the network of machines. RUN and ADD may reach what the
-// policy allows, but never the server's loopback or its metadata service.
+// network builds with the network of machines. RUN and ADD may reach the hosts
+// that the policy allows, but never the server's loopback or its metadata
+// service.
 func (b *bench) network(t *testing.T) {
 	var mu sync.Mutex
 	hits := map[string]int{}

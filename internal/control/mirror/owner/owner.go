@@ -1,8 +1,8 @@
-// Package owner changes the owners of a mirror's files. Git runs on a mirror as a
-// user of its own (package confine), who may be hostile: the server's files in a
-// mirror belong to the server's user, and so do the folders in which the server
-// renames and removes files. Only root can change owners, so the functions run in a
-// process of root, which need not be the server.
+// Package owner changes the owners of a mirror's files. Git runs on a mirror as
+// a separate user (package confine), who may be hostile. So the server's files
+// in a mirror belong to the server's user, and so do the folders in which the
+// server renames and removes files. Only root can change owners, so the
+// functions run in a process of root, which need not be the server.
 //
 // The functions follow no links, and change only files of the server and of
 // confined users.
