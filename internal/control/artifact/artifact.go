@@ -38,7 +38,7 @@ type Limits struct {
 	Size     int64 // bytes in total
 }
 
-// DefaultLimits leaves room for screen recordings, but not for disk images.
+// DefaultLimits suffices for screen recordings, but not for disk images.
 var DefaultLimits = Limits{Files: 1000, FileSize: 2 << 30, Size: 10 << 30}
 
 // Limits of a file name, in bytes.

@@ -6,12 +6,12 @@
 // the size and SHA-256 of every file. Between them are
 //
 //	data/…              files of the data folder, under their own names
-//	layers/ID.json      description of a kept saved disk, or of one below it
-//	layers/ID.tar       its files (see package layer)
+//	layers/ID.json      description of a kept layer, or of a layer below it
+//	layers/ID.tar       files of that layer (see package layer)
 //	images/layers/KEY   files of a layer of an image that no registry has
-//	images/ID.json      record of such an image
+//	images/ID.json      record of an image that no registry has
 //
-// [Folder] says for each entry of the data folder whether a backup contains it. The
+// For each entry of the data folder, [Folder] says whether a backup contains it. The
 // encryption proves that a file made with a passphrase comes from somebody who knows it.
 // A file made for a public key may come from anybody, so Restore trusts no entry.
 package backup

@@ -95,7 +95,7 @@ const (
 	measureRest  = 50                     // like measureShare, when nothing requires a measurement
 )
 
-// New returns a guard. It creates the reserve if there is room.
+// New returns a guard. It creates the reserve if there is enough space.
 func New(c Config) (*Guard, error) {
 	g := &Guard{Config: c}
 	g.space = func() (free, total int64, err error) { return space(c.Dir) }

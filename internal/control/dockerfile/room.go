@@ -15,8 +15,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// An RunningBuild is a running build whose disk usage can be measured. Its methods
-// are safe for concurrent use.
+// A RunningBuild is a running build whose disk usage can be measured. Its
+// methods are safe for concurrent use.
 type RunningBuild struct {
 	id       string
 	dirs     []string // folders of the engine and of the build
@@ -29,7 +29,7 @@ type RunningBuild struct {
 // ID returns the id of the build.
 func (u *RunningBuild) ID() string { return u.id }
 
-// Running returns true: an ended build is not an UnderWay.
+// Running returns true: a build that has ended is not a RunningBuild.
 func (u *RunningBuild) Running() bool { return true }
 
 // DiskBytes returns by how many bytes the disk usage of the engine and this

@@ -170,9 +170,10 @@ func parseQuery(msg []byte) (q query, ok bool) {
 
 // answer returns the reply to a query. A name that the policy refuses is
 // reported as nonexistent, so that programs fail at once and do not retry.
-// Clients with EDNS are told that the policy refuses it (RFC 8914), but not by
-// which rule. A name that has only blocked addresses is answered like one that
-// does not exist, so that a machine cannot list the names of a private network.
+// Clients with EDNS are told that the policy refuses it (RFC 8914), but not
+// which rule does. A name with only blocked addresses gets the same answer as a
+// nonexistent name, so that a machine cannot list the names of a private
+// network.
 func (g *Gateway) answer(q query, datagram bool) []byte {
 	a := g.resolve(q)
 	reply := build(q, a)

@@ -46,7 +46,7 @@ var (
 	MachineV6 = netip.MustParseAddr("fd00:a10f::2")
 )
 
-// MTU is the MTU of the link in bytes. Large packets make it fast.
+// MTU is the MTU of the link in bytes. Large packets make the link fast.
 const MTU = 65500
 
 // Limits on the resources that one machine may use in its gateway.

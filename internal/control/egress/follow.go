@@ -222,7 +222,7 @@ func (r *answerer) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// markKnown tells status that no more of the first bytes will be read.
+// markKnown wakes status, because no more of the first bytes will be read.
 func (r *answerer) markKnown() { r.once.Do(func() { close(r.known) }) }
 
 // status waits for the remote end's first bytes and returns the HTTP status, or

@@ -99,8 +99,8 @@ func (g *Gateway) pump(dst, src net.Conn, count, last *atomic.Int64, allowed fun
 	buf := make([]byte, maxDatagram)
 	checked := time.Now()
 	for {
-		// Set the deadline before checking ctx: closing the gateway sets a
-		// deadline too, which must not be overwritten.
+		// Check ctx after setting the deadline, because that may overwrite the
+		// deadline with which Close ends the read.
 		if src.SetReadDeadline(time.Unix(0, last.Load()).Add(flowIdle)) != nil || g.ctx.Err() != nil {
 			return
 		}

@@ -24,8 +24,8 @@ type part struct {
 // atOnce is how many layers are fetched and unpacked concurrently.
 const atOnce = 4
 
-// gather makes the missing layers, several at a time, and returns the keys of
-// all, topmost first. The parts are given lowest first.
+// gather creates the missing layers, several at a time, and returns the keys of
+// all layers, topmost first. parts is sorted lowest first.
 func (s *Store) gather(ctx context.Context, parts []part, tell *teller) ([]string, error) {
 	var missing []part
 	keys := make([]string, 0, len(parts))

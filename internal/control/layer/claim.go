@@ -249,8 +249,8 @@ func (s *Store) collectWork() error {
 	return nil
 }
 
-// workDir creates a folder for a layer being made. It is protected from Collect
-// until done is called or this process ends; done removes the folder.
+// workDir creates a folder for a layer in progress. Collect does not remove the
+// folder until done is called or this process ends. done removes it.
 func (s *Store) workDir() (dir string, done func(), err error) {
 	var f *os.File
 	err = s.locked(func() error { // hold the store's lock, so that Collect does not find the folder before it is locked

@@ -1,8 +1,8 @@
 // Package layer stores what machines have written, as directories in the
 // format of an overlay's upper layer. Each is based on an image or on another
-// layer. A saved layer never changes. Saving one is an fsync and a rename, and
-// starting from one is a mount: the cost does not depend on the number of
-// files.
+// layer. A saved layer never changes. Saving a layer is an fsync and a rename,
+// and starting a machine from a layer is a mount: the cost does not depend on
+// the number of files.
 //
 // A layer is named by an id and not by its content, since digesting 50,000
 // files takes longer than saving them. Exported layers are named by content.
@@ -14,9 +14,9 @@
 // layer is either complete or absent:
 //
 //	meta/ID.json   description of a layer, written before its tree
-//	tree/ID        its files
-//	claims/NAME    which layers are needed, and for how long
-//	work           layers being made
+//	tree/ID        files of the layer
+//	claims/NAME    the layers that a claim keeps, and until when
+//	work           layers being created
 //	trash          layers being deleted
 package layer
 

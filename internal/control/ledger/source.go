@@ -85,15 +85,16 @@ func (s Machines) measure(ctx context.Context, id string) (got Measured, err err
 	return got, err
 }
 
-// Layers lists saved disks. A layer belongs to the first of these that exists:
+// Layers lists saved disks. A layer belongs to the first of these owners that exists:
 //
 //   - the person who saved it as a snapshot;
 //   - the server, if it is a build: the whole team starts from builds;
-//   - the oldest agent whose machine stands on it, or that waits to start from
-//     it. This is what an agent has written before its disk was last saved;
+//   - the oldest agent whose machine is based on the layer, or that waits to
+//     start from it. Such a layer contains an agent's files up to the last time
+//     that its disk was saved;
 //   - the owner of the oldest layer that is based on it.
 //
-// Layers of nobody are the server's.
+// All other layers belong to the server.
 type Layers struct {
 	Store     LayerStore
 	Agents    store.Sizes

@@ -22,7 +22,7 @@ type Exit struct {
 
 // RunCommand runs a command in the machine's workspace, as the agent's user
 // with a login shell and an empty standard input. It writes the command's
-// output, which is untrusted, to output. A command that runs longer than limit
+// untrusted output to the writer output. A command that runs longer than limit
 // is killed; 0 means no limit. A failed command is not an error. The error
 // means that the machine is gone, that output returned an error, or that ctx
 // ended, which also ends the command.

@@ -60,7 +60,8 @@ func isStatic(path string) bool {
 }
 
 // binaryLayer builds the layer of binaries on first use. A failure is not
-// cached, because the disk may have room when the next machine is created.
+// cached, because the disk may have free space when the next machine is
+// created.
 type binaryLayer struct {
 	mu   sync.Mutex
 	made string

@@ -11,10 +11,10 @@ import (
 	"aloft/internal/lockfile"
 )
 
-// lock takes the exclusive right to change the machine, among all processes. It
-// waits for the current holder until ctx ends. The kernel releases the lock of
-// a process that dies. The error wraps [machine.ErrNotFound] if the machine is
-// gone or was removed during the wait.
+// lock takes the machine's lock, which excludes all other processes from
+// changing the machine. It waits for the current holder until ctx ends. The
+// kernel releases the lock of a process that dies. The error wraps
+// [machine.ErrNotFound] if the machine is gone or was removed during the wait.
 func (m *Machine) lock(ctx context.Context) (unlock func(), err error) {
 	dir, err := os.Open(m.dir)
 	if errors.Is(err, fs.ErrNotExist) {

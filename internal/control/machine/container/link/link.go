@@ -1,4 +1,4 @@
-// Package link makes the network of a machine: a namespace whose only way out
+// Package link creates the network of a machine: a namespace whose only way out
 // is a TAP device. Package egress decides what the other end of the device does
 // with the packets.
 package link

@@ -1,4 +1,4 @@
-// Package seccomp makes the system call filters of machines: Docker's default
+// Package seccomp creates the system call filters of machines: Docker's default
 // profile, adjusted by the table of package calls.
 package seccomp
 

@@ -24,7 +24,7 @@ import (
 // [Reply].
 const Stream = "standin"
 
-// A Request is what the test asks the guest to do.
+// A Request is a test's request to the guest.
 type Request struct {
 	Argv []string // command to run in the machine; if empty, only Starts is returned
 }
