@@ -96,7 +96,7 @@ func printable(s string) string {
 var errTooLong = errors.New("the client hello or request header is too long")
 
 // readClientHello reads until the client hello or request header is complete.
-// If the input ends earlier, it judges the bytes received.
+// If the input ends earlier, it uses the bytes received so far.
 func readClientHello(s *source) (clientHello, error) {
 	if !s.fill(1) {
 		return clientHello{}, s.failure()

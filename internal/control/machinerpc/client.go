@@ -1,7 +1,7 @@
-// Package machinerpc makes HTTP and Connect clients of the daemons in a machine,
-// over streams of the connection to it.
+// Package machinerpc creates HTTP and Connect clients for the daemons in a
+// machine, over streams of the connection to the machine.
 //
-// Everything that a machine sends is untrusted. The package bounds the size, the
+// Everything that a machine sends is untrusted. The package limits the size, the
 // number of parts and the errors of replies, and redacts secrets in them.
 package machinerpc
 

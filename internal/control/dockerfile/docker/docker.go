@@ -357,8 +357,8 @@ func sendOne(out *tar.Writer, root *os.Root, path string, d fs.DirEntry) error {
 		if target, err = root.Readlink(path); err != nil {
 			return err
 		}
-		// Skip such a link, because the daemon would refuse the whole context
-		// for one link that leads out of it.
+		// Skip a relative link that leads out of the context, because the
+		// daemon would refuse the whole context for it.
 		if !filepath.IsAbs(target) && !filepath.IsLocal(filepath.Join(filepath.Dir(path), target)) {
 			return nil
 		}

@@ -255,9 +255,9 @@ func (m *Machine) countHeld(ctx context.Context, c *count) error {
 	return nil
 }
 
-// addDeleted adds the deleted files on the given disks to which entries of dir
-// link; dir is the fd or map_files folder of a process. It inspects at most
-// left entries, and returns left minus the inspected ones.
+// addDeleted inspects dir, which is the fd or map_files folder of a process. It
+// adds the deleted files on the given disks to which entries of dir link. It
+// inspects at most left entries, and returns how many of left remain.
 func (c *count) addDeleted(ctx context.Context, dir *os.File, disks map[uint64]bool, left int) (int, error) {
 	target := make([]byte, unix.PathMax)
 	for {

@@ -132,7 +132,7 @@ func writeProgram(fsys fs.FS, name, path string) (err error) {
 		return err
 	}
 	_, err = io.Copy(dst, src)
-	// Flush before the folder is renamed into place: a torn program would never
-	// be repaired.
+	// Flush before the rename: a program that a crash truncated would never be
+	// repaired.
 	return errors.Join(err, dst.Chmod(0o755), dst.Sync(), dst.Close())
 }
