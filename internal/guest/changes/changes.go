@@ -188,7 +188,7 @@ func (g workspaceGit) run(ctx context.Context, env string, stdin io.Reader, stdo
 // A Head keeps the first bytes that are written to it and discards the rest. It is
 // not safe for concurrent use.
 type Head struct {
-	Limit int // how many bytes it keeps
+	Limit int // number of bytes to keep
 	Text  []byte
 	More  bool // some bytes were discarded
 }

@@ -93,7 +93,7 @@ func (g *ownGit) adopt(ctx context.Context, url, branch, commit string, tracks b
 	if _, refused := errors.AsType[*Failure](err); err != nil && !refused {
 		return err
 	}
-	// Not git checkout, which would move the HEAD of our own git directory.
+	// Do not use git checkout: it would move the HEAD of our own git directory.
 	if _, err := g.run(ctx, "read-tree", "--reset", "-u", commit); err != nil {
 		return err
 	}

@@ -33,13 +33,13 @@ type Command struct {
 	Hooks  bool     // include the agent's environment variables, because it runs the project's hooks
 	Clean  bool     // without the user's variables that influence git
 	Stdin  string
-	Stdout io.Writer // nil discards; if it returns an error, the command is killed
+	Stdout io.Writer // nil discards the output; an error of Write kills the command
 	Stderr io.Writer
 }
 
-// A Runner runs a command to its end and returns its exit status, 128+n if
-// signal n killed it. The error is one of starting the command, or ctx's cause;
-// then the command and its process group have been killed.
+// A Runner runs a command and waits for it. It returns the exit status, or 128+n if
+// signal n killed the command. The error says that the command could not be started, or
+// is ctx's cause; in that case the command and its process group have been killed.
 type Runner func(ctx context.Context, c Command) (exit int, err error)
 
 // Repository is the clone that the agent works in. Its methods must not be

@@ -10,20 +10,18 @@ import (
 	"aloft/internal/gitcmd"
 )
 
-// ownFilters are the values of the attribute "filter" with which a file can be
-// committed here: it needs no filter, or one that the machine's own
-// configuration defines.
+// ownFilters are the values of the attribute "filter" for which a file can be committed
+// here: values for no filter, and filters that the machine's own configuration defines.
 var ownFilters = []string{"unspecified", "unset", "set", "lfs"}
 
-// maxNames limits the list of a commit's changed files, in bytes; it has room
-// for a million files.
+// maxNames limits the list of a commit's changed files, in bytes. A million files fit.
 const maxNames = 128 << 20
 
-// keepFiltered restores in the index all files for which .gitattributes names a
-// filter of the project, such as git-crypt, to their version in head. That
-// filter does not run here, and without it the files would be committed in
-// plain text. The attributes are taken from the commit that was first checked
-// out, because the agent could change them to hide its changes.
+// keepFiltered resets files in the index to their version in head if .gitattributes
+// names a filter of the project for them, such as git-crypt. Project filters do not run
+// here, and without its filter a file would be committed in plain text. The attributes
+// come from the commit that was first checked out, because the agent could change them
+// to hide its changes.
 func (g *ownGit) keepFiltered(ctx context.Context, head string, env []string) error {
 	g.filtered = nil
 	if g.base == "" {
@@ -37,7 +35,7 @@ func (g *ownGit) keepFiltered(ctx context.Context, head string, env []string) er
 	if err != nil || names == "" {
 		return err
 	}
-	// Next to the clone's index: git runs as the user, who cannot write to Own.
+	// Put the index next to the clone's: git runs as the user, who cannot write to Own.
 	file := filepath.Join(g.gitDir, "aloft-attributes.index")
 	defer func() {
 		_, _ = g.r.command(context.WithoutCancel(ctx), quickLimit, "rm", "-f", "--", file, file+".lock")
@@ -66,8 +64,8 @@ func (g *ownGit) keepFiltered(ctx context.Context, head string, env []string) er
 	return err
 }
 
-// unfiltered returns a [*Failure] with [CodeHookFailed] if the user's own git
-// considers any of the files that keepFiltered removed as changed.
+// unfiltered returns a [*Failure] with [CodeHookFailed] if any of the files that
+// keepFiltered reset has changed according to the user's own git.
 func (r *Repository) unfiltered(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// How long to wait for a git lock, and how many times in a row no process may
-// be found that holds it before it is considered stale.
+// How often and how long to check a git lock. A lock is stale if lockIdle checks in a
+// row find no process that holds it.
 const (
 	lockWait     = 100 * time.Millisecond
 	lockPatience = 10 * time.Second
@@ -22,8 +22,8 @@ const (
 // locked matches git 2.x's error message, in the C locale, about a lock.
 var locked = regexp.MustCompile(`Unable to create '([^'\n]+\.lock)': File exists`)
 
-// lockOf returns the lock file because of which git failed, or "" if it failed
-// for another reason.
+// lockOf returns the path of the lock file that made git fail, or "" if git failed for
+// another reason.
 func lockOf(err error) string {
 	if f, ok := errors.AsType[*Failure](err); ok {
 		if m := locked.FindStringSubmatch(f.Detail); m != nil {
@@ -61,8 +61,8 @@ func (r *Repository) unlocked(ctx context.Context, do func() error) error {
 	}
 }
 
-// owns reports whether the lock is in the clone's .git. Its name comes from
-// git's output, which a hook may have printed.
+// owns reports whether the lock is in the clone's .git. A hook may have printed the
+// lock's name, so it cannot be trusted.
 func (r *Repository) owns(lock string) bool {
 	dir, err := filepath.EvalSymlinks(filepath.Dir(lock))
 	if err != nil || !filepath.IsAbs(lock) {
@@ -102,7 +102,7 @@ func foldersOf(process string) []string {
 		all = append(all, dir)
 	}
 	words := func(name string) []string {
-		text, _ := os.ReadFile(process + name) // empty once it has ended
+		text, _ := os.ReadFile(process + name) // empty if the process has ended
 		return strings.Split(string(text), "\x00")
 	}
 	given := words("/cmdline")

@@ -17,8 +17,8 @@ import (
 // or made to run programs. Each operation makes its own ownGit.
 type ownGit struct {
 	r         *Repository
-	gitDir    string // the clone's, with HEAD and the index
-	commonDir string // the clone's, with refs and objects
+	gitDir    string // the clone's git directory, with HEAD and the index
+	commonDir string // the clone's common directory, with refs and objects
 	standIn   gitcmd.StandIn
 	git       gitcmd.Git
 	base      string   // commit that was first checked out; "" in an empty repository
@@ -98,9 +98,9 @@ func (g *ownGit) startUpTo(ctx context.Context, limit int, c Command) (string, e
 	return g.startWithin(ctx, localLimit, limit, c)
 }
 
-// startWithin is startUpTo with a timeout of d. If the machine has no room for
-// git's own processes, it waits up to roomWait: processes of the agent that were
-// killed take a while to disappear. All commands of ownGit can be repeated.
+// startWithin is startUpTo with a timeout of d. If the machine's process limit keeps git
+// from starting its processes, startWithin retries for up to roomWait: killed processes
+// of the agent take a while to disappear. All commands of ownGit can be repeated.
 func (g *ownGit) startWithin(ctx context.Context, d time.Duration, limit int, c Command) (string, error) {
 	c.Args, c.Env = g.git.Args(c.Args...), append(g.git.Environ(), c.Env...)
 	c.Dir, c.Clean = g.r.Path, true
@@ -126,15 +126,15 @@ func (g *ownGit) startWithin(ctx context.Context, d time.Duration, limit int, c 
 	}
 }
 
-// How long git waits for room for its processes, and between two attempts.
+// How long git waits until it may start its processes, and the delay between attempts.
 const (
 	roomWait  = 15 * time.Second
 	roomPause = 100 * time.Millisecond
 )
 
-// cannotFork reports whether git failed because the machine has reached its
-// limit of processes. git says "cannot fork", and for threads "unable to create
-// thread", each with the C library's text of EAGAIN.
+// cannotFork reports whether git failed because of the machine's process limit. git says
+// "cannot fork", and for threads "unable to create thread", each with the C library's
+// text of EAGAIN.
 func cannotFork(f *Failure) bool {
 	return strings.Contains(f.Detail, "Resource temporarily unavailable")
 }
@@ -155,7 +155,7 @@ type position struct {
 	broken bool   // the clone's HEAD is missing or damaged
 }
 
-// position reads the clone's HEAD. If HEAD, or what it refers to, is lost, the
+// position reads the clone's HEAD. If HEAD or the object that it refers to is lost, the
 // position is on the branch that was first checked out.
 func (g *ownGit) position(ctx context.Context) (position, error) {
 	var at position
@@ -176,7 +176,7 @@ func (g *ownGit) position(ctx context.Context) (position, error) {
 		}
 	}
 	if !at.broken && g.base != "" && at.branch != g.branch {
-		return at, nil // a new branch of the agent's without a commit
+		return at, nil // a new branch of the agent, without a commit
 	}
 	if at.head, err = g.commit(ctx, g.base); err != nil || at.head != "" || g.base == "" {
 		return at, err
@@ -197,8 +197,8 @@ func (g *ownGit) restore(ctx context.Context) error {
 	return err
 }
 
-// stage writes the working tree to an index and returns the tree; "" is the
-// clone's index. A damaged or missing index is created anew.
+// stage writes the working tree to the index file, or to the clone's index if index is
+// "", and returns the tree. It recreates a damaged or missing index.
 func (g *ownGit) stage(ctx context.Context, head, index string) (tree string, err error) {
 	var env []string
 	if index != "" {
@@ -237,8 +237,8 @@ func (g *ownGit) stage(ctx context.Context, head, index string) (tree string, er
 	return g.start(ctx, Command{Args: []string{"write-tree"}, Env: env})
 }
 
-// merging are the files that git keeps during a merge, a cherry-pick or a
-// revert. A commit ends it.
+// merging lists the files that git keeps during a merge, a cherry-pick or a revert. A
+// commit ends the operation.
 var merging = []string{"MERGE_HEAD", "MERGE_MSG", "MERGE_MODE", "AUTO_MERGE", "CHERRY_PICK_HEAD", "REVERT_HEAD", "SQUASH_MSG"}
 
 // commitTree commits a tree on top of the clone's position, and moves the
@@ -288,9 +288,9 @@ func (g *ownGit) endMerge(ctx context.Context) error {
 	return err
 }
 
-// bundle writes the commits of head that the remote does not have to a git
-// bundle whose only ref is HEAD. file belongs to the user. It reports whether
-// there were any.
+// bundle writes the commits of head that the remote does not have to file, a git bundle
+// whose only ref is HEAD. file belongs to the user. bundle reports whether there were
+// any commits to write.
 func (g *ownGit) bundle(ctx context.Context, head, file string) (bool, error) {
 	if head == "" || head == g.base {
 		return false, nil

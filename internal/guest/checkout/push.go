@@ -53,7 +53,7 @@ func (r *Repository) Push(ctx context.Context, branch string, skipHooks bool) (P
 		return Pushed{}, err
 	}
 	// git updates the tracking branch only if it pushes to a named remote.
-	_, _ = git.run(ctx, "update-ref", tracking, at.head) // for the agent to see; the push itself has succeeded
+	_, _ = git.run(ctx, "update-ref", tracking, at.head) // informs the agent; the push itself has succeeded
 	return Pushed{at.head, note}, nil
 }
 
@@ -85,8 +85,8 @@ func (g *ownGit) pushLarge(ctx context.Context, head string) error {
 	return err
 }
 
-// Bundle writes the commits that have not been pushed to file, as the user: a
-// git bundle whose only ref is HEAD. It reports whether there were any.
+// Bundle writes the commits that have not been pushed to a file of the user: a git
+// bundle whose only ref is HEAD. Bundle reports whether there were any commits to write.
 func (r *Repository) Bundle(ctx context.Context, file string) (bool, error) {
 	git, err := r.prepareOwn()
 	if err != nil {

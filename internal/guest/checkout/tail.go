@@ -68,11 +68,11 @@ func (t *tail) endLine() {
 // lines returns the last complete lines, at most maxDetail bytes.
 func (t *tail) lines() string { return t.last(maxDetail) }
 
-// last returns the last complete lines, at most that many bytes.
-func (t *tail) last(most int) string {
+// last returns the last complete lines, at most limit bytes.
+func (t *tail) last(limit int) string {
 	t.endLine()
 	size, first := 0, len(t.recent)
-	for first > 0 && size+len(t.recent[first-1])+1 <= most {
+	for first > 0 && size+len(t.recent[first-1])+1 <= limit {
 		first--
 		size += len(t.recent[first]) + 1
 	}

@@ -46,9 +46,9 @@ type Program struct {
 	Env     map[string]string // added to the environment of all programs
 }
 
-// VNC returns the display's server, which takes its socket by systemd's socket
-// activation protocol. env is the environment of the agent's processes. An
-// invalid resolution is ignored.
+// VNC returns the display's server, which receives its socket through systemd's socket
+// activation protocol. env is the environment of the agent's processes. VNC ignores an
+// invalid resolution.
 func VNC(env []string) Program {
 	size, depth := screen(env)
 	dots := value(env, "VNC_DPI")

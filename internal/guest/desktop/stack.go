@@ -15,7 +15,7 @@ import (
 //go:embed files
 var files embed.FS
 
-// dirMark is replaced in files by the folder that they are written to.
+// dirMark is a placeholder in files for the folder to which Furnish writes them.
 const dirMark = "@DIR@"
 
 // Furnish writes the desktop's files to a folder, and replaces existing ones.
@@ -48,9 +48,9 @@ func furnished(env []string, dir string) map[string]string {
 	}
 }
 
-// Bus returns D-Bus for the programs of the desktop and the agent, on a socket
-// that the caller passes to it. D-Bus starts some programs itself, such as the
-// settings daemon of XFCE.
+// Bus returns the D-Bus daemon for the programs of the desktop and the agent. The caller
+// passes it a socket. D-Bus starts some programs itself, such as the settings daemon of
+// XFCE.
 func Bus(env []string, dir string) Program {
 	return Program{Name: "desktop-bus", Env: furnished(env, dir),
 		Command: []string{"dbus-daemon", "--session", "--nofork", "--nopidfile", "--address=systemd:"}}
@@ -59,15 +59,15 @@ func Bus(env []string, dir string) Program {
 // SystemBusSocket is where programs look for the system bus.
 const SystemBusSocket = "/run/dbus/system_bus_socket"
 
-// SystemBus returns the machine's own D-Bus, which must run as root, on a socket
-// that the caller passes to it. No service of the system uses it; browsers and
-// parts of the desktop wait or complain if it is absent.
+// SystemBus returns the machine's own D-Bus daemon, which must run as root. The caller
+// passes it a socket. No service of the system uses it; browsers and parts of the
+// desktop wait or complain if it is absent.
 func SystemBus() Program {
 	return Program{Name: "system-bus", Command: []string{"dbus-daemon", "--system", "--nofork", "--nopidfile", "--address=systemd:"}}
 }
 
-// accessibility is the launcher of AT-SPI, with which programs read the text and
-// the buttons of other programs' windows.
+// accessibility is the launcher of AT-SPI, through which programs read the text and the
+// buttons of other programs' windows.
 const accessibility = "/usr/libexec/at-spi-bus-launcher"
 
 // Programs returns the desktop's programs that are in the image, without [VNC]

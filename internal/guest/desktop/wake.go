@@ -21,13 +21,12 @@ func Missing() error {
 		Hint("install one in the image: tigervnc-standalone-server in Debian and Ubuntu, or `aloft image build --desktop`")
 }
 
-// Wake waits until the X server of a display answers. Connecting to the
-// machine's own display starts it, with the whole desktop. display has the
-// format of DISPLAY and must be in this machine (":1", ":1.0"). If the machine
-// has no desktop, the error is a fault ([fault.KindNotFound] with
-// [CodeMissing]) that says what is missing. ctx limits the wait. Wake is safe
-// for concurrent use. If the server is running it costs one connection, some
-// 0.1 ms.
+// Wake waits until the X server of a display answers. Connecting to the machine's own
+// display starts that server and the whole desktop. display has the format of DISPLAY
+// and must be in this machine (":1", ":1.0"). If the machine has no desktop, the error
+// is a fault ([fault.KindNotFound] with [CodeMissing]) that says what is missing. ctx
+// limits the wait. Wake is safe for concurrent use. If the server is running, Wake costs
+// one connection, about 0.1 ms.
 func Wake(ctx context.Context, display string) error {
 	if display == "" {
 		return Missing()

@@ -81,7 +81,7 @@ func New(programs []Program, workspace string, environ []string, log *slog.Logge
 // Find returns the path of the first program that exists, in the given build; "" is
 // any build.
 func (s *Server) Find(build string) (program string, of Program, err error) {
-	home, _ := os.UserHomeDir() // without a home folder nothing is found there
+	home, _ := os.UserHomeDir() // if there is no home folder, nothing is found in it
 	for _, server := range s.programs {
 		for _, place := range server.Paths {
 			if !filepath.IsAbs(place) && place[0] != '~' {

@@ -44,7 +44,7 @@ type artifacts struct {
 
 // artifact is one file.
 type artifact struct {
-	name     string // with slashes
+	name     string // slash-separated
 	size     int64
 	modified time.Time
 	sha256   string
@@ -66,8 +66,8 @@ const clockTick = 2 * time.Second
 
 func newArtifacts(dir string) *artifacts { return &artifacts{dir: dir, sums: map[string]sum{}} }
 
-// root opens the folder; nothing opened through it can be outside. It returns
-// nil if the folder does not exist.
+// root opens the folder. Files opened through the result cannot be outside the folder.
+// root returns nil if the folder does not exist.
 func (a *artifacts) root() (*os.Root, error) {
 	root, err := os.OpenRoot(a.dir)
 	if errors.Is(err, fs.ErrNotExist) {

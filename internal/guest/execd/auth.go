@@ -29,7 +29,7 @@ func tokenDigest(token string) ([32]byte, error) {
 	return sha256.Sum256([]byte(strings.ToLower(token))), nil
 }
 
-// authenticated passes only requests with the token on to next.
+// authenticated returns a handler that forwards to next only requests with the token.
 func (s *Server) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")

@@ -10,9 +10,9 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// maxReplay limits, in bytes, the deltas of a call that are kept for clients
-// that attach late or read slowly. Older ones are dropped; a client sees that
-// from a gap in the sequence.
+// maxReplay limits the deltas of a call, in bytes, that are kept for clients that attach
+// late or read slowly. Older deltas are dropped; a client notices the gap in the
+// sequence numbers.
 const maxReplay = 256 << 10
 
 // deltaCost is the memory that a delta takes in addition to its text.
@@ -31,7 +31,7 @@ type call struct {
 	sequence  uint64
 	followers int
 	done      bool
-	result    *agentv1.ExecCompleted // may be nil when done: then load returns it
+	result    *agentv1.ExecCompleted // may be nil when done; load then returns the result
 	changed   chan struct{}          // closed at the next change; nil if nobody waits
 }
 

@@ -110,10 +110,11 @@ func (c *calls) leftover(id string) *call {
 	return left
 }
 
-// attach returns the call with that id, and starts it if it is new. If asked is
-// nil, attach starts nothing, and answers a new id with never_started. If the
-// call cannot be started, attach returns a call that is done, with an error for
-// the model. An unhooked call gets the answer hooked if the machine has hooks.
+// attach returns the call with that id, and starts it if it is new. If asked is nil,
+// attach starts nothing, and a new id gets a result with never_started. If the call
+// cannot be started, attach returns a call that is done, with an error for the model. If
+// unhooked is set and the machine has hooks, a new call is not started and its result
+// has hooked set.
 func (c *calls) attach(id string, asked *agentv1.ToolCall, unhooked bool) *call {
 	if !validCallID(id) {
 		// Do not repeat the id in the message: it could contain anything.
@@ -225,8 +226,8 @@ func (c *calls) abort(id, reason string) {
 	of.cancel(fmt.Errorf("aborted: %s", reason))
 }
 
-// stop cancels every call and waits for them, at most for grace. No call starts
-// after it.
+// stop cancels all calls and waits up to grace for them to end. Afterwards no call can
+// start.
 func (c *calls) stop(grace time.Duration) {
 	c.mu.Lock()
 	c.cancel(errStopping)

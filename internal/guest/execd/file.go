@@ -166,7 +166,7 @@ func (r *replacement) commit(must condition) error {
 // A condition must be true of a file for a write to succeed. It is checked
 // right before the rename; a change between check and rename is lost.
 type condition struct {
-	sha256 string // of its contents; "" accepts any
+	sha256 string // of the file's contents; "" accepts any contents
 	absent bool
 }
 

@@ -11,8 +11,7 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// RuleFiles says which files with rules ReadRules reads, besides the folders of
-// rules.
+// RuleFiles selects the rule files that ReadRules reads in addition to the rule folders.
 type RuleFiles struct {
 	AgentFiles bool // AGENTS.md and CLAUDE.md
 	CloudNotes bool // with their sections for background agents

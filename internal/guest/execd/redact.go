@@ -156,8 +156,8 @@ type deltas struct {
 	over    bool
 }
 
-// deltaStream is the text of one field, plus a delta without text to send it
-// in.
+// deltaStream is the text of one field. of returns a delta that contains only the given
+// text.
 type deltaStream struct {
 	text *redact.Stream
 	of   func(text string) *agentv1.ToolCallDelta

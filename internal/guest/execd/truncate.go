@@ -13,10 +13,9 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// resultThreshold is the longest result for the model, in bytes: as much as
-// Shell and Grep allow themselves, about 8000 tokens, plus room for their
-// notes. It is far below the protocol's limit, because the model reads a result
-// again in each turn.
+// resultThreshold is the longest result for the model, in bytes. It equals the limit of
+// Shell and Grep, about 8000 tokens, plus space for their notes. It is far below the
+// protocol's limit, because the model reads a result again in each turn.
 const resultThreshold = 32 << 10
 
 // shownOfLong is how much of a longer result is shown, the same as in Shell.
@@ -25,11 +24,11 @@ const shownOfLong = 30_000
 // maxKept is the longest result that is saved in a file, in bytes.
 const maxKept = 64 << 20
 
-// truncated saves a result that is too long for the model's context to a file
-// in dir. It replaces the result, in the stream and for the model, by a
-// TruncatedToolCall with the beginning, the end, and instructions for reading
-// the rest. If dir is empty, the middle is lost, and the result says so. It
-// does not change results of tools that limit them themselves, such as Shell.
+// truncated saves a result that is too long for the model's context to a file in dir. It
+// replaces the result, in the stream and for the model, by a TruncatedToolCall with the
+// beginning, the end, and instructions for reading the rest. If dir is empty, the middle
+// is lost, and the result says so. truncated does not change the results of tools with a
+// limit of their own, such as Shell.
 func truncated(t tool.Tool, dir string) tool.Tool {
 	if t.Bounded {
 		return t
@@ -65,7 +64,7 @@ func truncated(t tool.Tool, dir string) tool.Tool {
 // lines are short.
 func bothEnds(s string) (head, tail string) {
 	const half = shownOfLong / 2
-	const slack = half / 4 // how much may be dropped to end at a complete line
+	const slack = half / 4 // how many bytes may be dropped to end at a complete line
 	head = text.Head(s, half)
 	if at := strings.LastIndexByte(head, '\n'); at > half-slack {
 		head = head[:at+1]

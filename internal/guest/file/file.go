@@ -61,7 +61,8 @@ func RealPath(name string) string {
 // side effects.
 func Open(path string) (*os.File, fs.FileInfo, error) { return openFile(path, path, 0) }
 
-// openFile opens the regular file at a path; its errors name it by path.
+// openFile opens the regular file that is reached through at. Its errors call the file
+// path.
 func openFile(at, path string, flags int) (*os.File, fs.FileInfo, error) {
 	f, err := os.OpenFile(at, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY|flags, 0)
 	if err != nil {

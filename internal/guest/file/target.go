@@ -153,8 +153,8 @@ func (w Workspace) admits(t Target, given string, guarded bool) error {
 	return nil
 }
 
-// spelled returns the protected name that a component of the path is another
-// spelling of. For example, a case-insensitive file system opens .GIT as .git.
+// spelled returns the protected name that the file system may treat as equal to a
+// component of the path. For example, a case-insensitive file system opens .GIT as .git.
 func spelled(root, path string) string {
 	rel, err := filepath.Rel(root, path)
 	if err != nil {
@@ -181,9 +181,9 @@ func spelled(root, path string) string {
 // hard links.
 const maxLinked = 20_000
 
-// otherName returns the path of the protected file that the target is a hard
-// link to. It searches the workspace and the home folder; elsewhere only a
-// command outside the sandbox could have made the link.
+// otherName returns the path of a protected file if the target is a hard link to it. It
+// searches the workspace and the home folder; elsewhere only a command outside the
+// sandbox could have made the link.
 func (w Workspace) otherName(t Target, roots []string) string {
 	own, err := os.Lstat(t.At)
 	if err != nil {

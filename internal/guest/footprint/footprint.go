@@ -1,5 +1,5 @@
-// Package footprint keeps the memory of a machine's daemons small, of which every
-// machine on a host has its own.
+// Package footprint keeps the memory use of a machine's daemons small, because every
+// machine on a host runs its own.
 package footprint
 
 import (
@@ -18,8 +18,8 @@ import (
 // only for the start.
 const settled = 2 * time.Second
 
-// garbage is the share of garbage, in percent of the heap that is in use, at which a
-// daemon collects it.
+// garbage is the ratio of garbage to live heap, in percent, at which a daemon collects
+// garbage.
 const garbage = 50
 
 // Keep keeps the process small until ctx ends: it collects garbage early, and gives

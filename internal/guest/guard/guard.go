@@ -35,9 +35,8 @@ type Sandbox struct {
 
 	trusted *trusted // nil before the first use
 	jobs    jobs     // background commands in the sandbox
-	// gate is locked for writing by a line that runs git outside of the
-	// sandbox, and for reading by sandboxed commands, so that none of them
-	// starts meanwhile.
+	// gate keeps sandboxed commands from starting while a line runs git outside the
+	// sandbox: the line locks it for writing, sandboxed commands for reading.
 	gate sync.RWMutex
 }
 
@@ -88,8 +87,8 @@ func (s *Sandbox) Around(p *agentv1.SandboxPolicy) (func(argv ...string) ([]stri
 	}, nil
 }
 
-// Enter returns how a shell command enters the sandbox. The caller calls leave when
-// the command has ended, or runs in the background and was passed to Started.
+// Enter returns how a shell command enters the sandbox. The caller calls leave when the
+// command has ended, or once it has passed a background command to Started.
 func (s *Sandbox) Enter(r *sandbox.Request) (inside *shell.Inside, leave func(), err error) {
 	key, err := json.Marshal(r)
 	if err != nil {

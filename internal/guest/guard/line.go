@@ -19,11 +19,10 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// Line returns the sandbox policy for a call of Shell, with notes for the
-// model. Unreviewed sandboxed commands may have changed which programs an
-// allowed line really starts. If they could have, the line runs in the sandbox,
-// or is refused if it requested to run outside. The caller calls release when
-// the line has ended.
+// Line returns the sandbox policy for a call of Shell, with notes for the model.
+// Unreviewed sandboxed commands may have changed which programs an allowed line really
+// starts. In that case the line runs in the sandbox, or is refused if it requested to
+// run outside. The caller calls release when the line has ended.
 func (s *Sandbox) Line(ctx context.Context, session *shell.Session, args *agentv1.ShellArgs) (p *agentv1.SandboxPolicy, notes []string, release func(), err error) {
 	guard, release := args.GetGuard(), func() {}
 	if s == nil || guard == nil {
@@ -49,11 +48,11 @@ func (s *Sandbox) Line(ctx context.Context, session *shell.Session, args *agentv
 	return guard.GetSandboxPolicy(), []string{"ran in the sandbox, though the allowlist allows it outside: " + why}, release, nil
 }
 
-// stillRunning is the doubt about git while a sandboxed command runs.
+// stillRunning is the reason to distrust git while a sandboxed command runs.
 const stillRunning = "a sandboxed command is still running, and could change git's configuration meanwhile. Wait for it, or end it"
 
-// doubt returns why an allowed line may start other programs than those that
-// its words name, or "".
+// doubt returns why an allowed line may start programs other than those that it names,
+// or "".
 func (s *Sandbox) doubt(ctx context.Context, session *shell.Session, args *agentv1.ShellArgs) (string, error) {
 	guard := args.GetGuard()
 	request, err := s.Request(guard.GetSandboxPolicy())
@@ -136,9 +135,9 @@ func (j *jobs) running() bool {
 	return len(j.all) > 0
 }
 
-// running reports whether a command is running in the sandbox. The helper lasts
-// as long as whatever it started, but a background command may not have started
-// it yet.
+// running reports whether a command is running in the sandbox. The helper outlives
+// everything that it starts, but a background command may not have started its helper
+// yet.
 func (s *Sandbox) running() bool {
 	if s.jobs.running() {
 		return true
@@ -157,9 +156,9 @@ func (s *Sandbox) running() bool {
 // maxFolders limits the number of folders that a line may run git in.
 const maxFolders = 64
 
-// foldersOf returns the working directories that a line can reach with its cd
-// commands, with and without following links. The last is the one after all of
-// them.
+// foldersOf returns the working directories that a line can reach with its cd commands,
+// with and without following links. The last is the working directory after all cd
+// commands.
 func foldersOf(from string, changes []string) []string {
 	last := filepath.Clean(from)
 	all := []string{last}
@@ -189,8 +188,8 @@ func isFolder(name string) bool {
 	return err == nil && st.IsDir()
 }
 
-// doubter finds out whether git would start programs that a sandboxed command
-// has chosen.
+// doubter finds out whether git would start programs that a sandboxed command has
+// configured.
 type doubter struct {
 	trusted  *trusted
 	writable []string        // folders that sandboxed commands can change
@@ -226,7 +225,7 @@ func untrusted(dir string) string {
 	return fmt.Sprintf("the repository in %s appeared after sandboxed commands could make one, and its configuration may start programs", dir)
 }
 
-// repository checks a repository and the submodules in which git runs itself.
+// repository checks a repository and the submodules that git enters by itself.
 func (d doubter) repository(ctx context.Context, r gitcmd.Repository) (string, error) {
 	if d.seen[r.WorkTree] {
 		return "", nil
@@ -274,7 +273,7 @@ func gitLinks(ctx context.Context, dir string) (links []string, err error) {
 	for in := bufio.NewReader(out); len(links) <= most; {
 		entry, err := in.ReadString(0)
 		if err != nil {
-			break // the exit status says whether it was complete
+			break // the exit status says whether the output was complete
 		}
 		if _, name, ok := strings.Cut(strings.TrimSuffix(entry, "\x00"), "\t"); ok && strings.HasPrefix(entry, "160000 ") {
 			links = append(links, name)
@@ -287,8 +286,8 @@ func gitLinks(ctx context.Context, dir string) (links []string, err error) {
 	return links, nil
 }
 
-// harmlessKeys are prefixes of configuration keys whose values git never runs
-// or reads as a file of configuration.
+// harmlessKeys are prefixes of configuration keys whose values git never executes or
+// includes as a configuration file.
 var harmlessKeys = []string{"branch.", "user.", "author.", "committer.", "url.", "safe.", "color.", "core.excludesfile", "core.worktree", "lfs.", "submodule."}
 
 // configuration checks that no value of the repository's whole configuration

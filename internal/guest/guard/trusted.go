@@ -15,10 +15,9 @@ import (
 	sandboxpolicy "aloft/internal/policy/sandbox"
 )
 
-// trusted are the repositories in the workspace whose configuration no
-// sandboxed command could have written: they existed before the first sandboxed
-// command, and the sandbox has protected them since. Its paths have no symbolic
-// links.
+// trusted lists the repositories in the workspace whose configuration no sandboxed
+// command could have written: they existed before the first sandboxed command, and the
+// sandbox has protected them since. Its paths have no symbolic links.
 type trusted struct {
 	WorkTrees []string `json:"workTrees"`
 	GitDirs   []string `json:"gitDirs"`
@@ -68,10 +67,10 @@ func (s *Sandbox) findTrusted() (*trusted, error) {
 	return found, nil
 }
 
-// findRepositories returns the repositories in a folder whose git directories
-// the sandbox protects: in the working tree, or in another repository's. The
-// folder itself counts even if it is no repository yet, since no sandboxed
-// command can make it one.
+// findRepositories returns the repositories in a folder whose git directories the
+// sandbox protects: git directories in the working tree or in another repository's git
+// directory. The folder itself counts even if it is no repository yet, since no
+// sandboxed command can make it one.
 func findRepositories(root string) *trusted {
 	t := &trusted{WorkTrees: []string{root}, GitDirs: []string{filepath.Join(root, ".git")}}
 	_ = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
@@ -107,7 +106,7 @@ func (t *trusted) protects(r gitcmd.Repository) bool {
 	return within(file.RealPath(r.GitDir)) && within(file.RealPath(r.CommonDir))
 }
 
-// has reports whether a repository is trusted, and still in its place.
+// has reports whether a repository is trusted and has not been moved.
 func (t *trusted) has(r gitcmd.Repository) bool {
 	return slices.Contains(t.WorkTrees, r.WorkTree) && slices.Contains(t.GitDirs, file.RealPath(r.GitDir)) && slices.Contains(t.GitDirs, file.RealPath(r.CommonDir))
 }

@@ -14,7 +14,7 @@ var claudeEvents = map[string]hook.Event{
 	"SessionStart": hook.SessionStart, "SessionEnd": hook.SessionEnd,
 }
 
-// claudeTools maps our tools to the names that such hooks use.
+// claudeTools maps our tools to the names that hooks in Claude's format use.
 var claudeTools = map[string]string{
 	"Shell": "Bash", "StrReplace": "Edit", "EditNotebook": "NotebookEdit", "Fetch": "WebFetch",
 }

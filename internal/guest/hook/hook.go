@@ -31,7 +31,7 @@ type Hook struct {
 	Command    string
 	Timeout    time.Duration
 	FailClosed bool // a failure of the hook denies the action
-	LoopLimit  int  // how many followup_message results in a row are acted on
+	LoopLimit  int  // maximum number of consecutive followup_message results that are acted on
 	File       string
 	matcher    *regexp.Regexp // nil matches everything
 	claude     bool           // uses Claude's format

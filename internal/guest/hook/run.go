@@ -28,7 +28,7 @@ type Session struct {
 	Transcript     string   // path of the transcript; "" if there is none
 	Dir            string   // the project's root, the hooks' working directory
 	Env            []string // NAME=value, the hooks' environment
-	LoopCount      int      // how many followup_message results in a row have been acted on
+	LoopCount      int      // number of consecutive followup_message results that have been acted on
 	// Around wraps a command line in a sandbox; nil runs hooks without one.
 	Around func(argv ...string) ([]string, error)
 }
@@ -46,9 +46,9 @@ type answer struct {
 	Env               map[string]string `json:"env"`
 }
 
-// Run runs the event's matching hooks one after the other, and returns their
-// combined result. Each hook receives the input with the changes of those
-// before it. Run stops after the first hook that denies.
+// Run runs the event's matching hooks one after the other, and returns their combined
+// result. Each hook receives the input as changed by the previous hooks. Run stops after
+// the first hook that denies.
 func (s *Set) Run(ctx context.Context, session Session, in hook.Input) hook.Outcome {
 	var out hook.Outcome
 	fields := map[string]any{}
@@ -208,7 +208,7 @@ func (h Hook) process(ctx context.Context, session Session, event hook.Event, fi
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), out, said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second // for its child processes that have the output open
+	cmd.WaitDelay = time.Second // for child processes that keep the output open
 	err = cmd.Run()
 	if cause := context.Cause(ctx); cause != nil && err != nil {
 		err = cause

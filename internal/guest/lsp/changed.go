@@ -24,8 +24,8 @@ type mark struct {
 	Time time.Time // for trees without git
 }
 
-// readMark reads the mark from a file. If there is none, it creates a mark of
-// the current state and saves it there, so that it outlives this process.
+// readMark reads the mark from a file. If the file does not exist, readMark creates a
+// mark of the current state and saves it there, so that the mark outlives this process.
 func readMark(ctx context.Context, file, dir string, env []string) mark {
 	var m mark
 	if raw, err := os.ReadFile(file); err == nil && json.Unmarshal(raw, &m) == nil && !m.Time.IsZero() {
@@ -44,8 +44,8 @@ func readMark(ctx context.Context, file, dir string, env []string) mark {
 	return m
 }
 
-// git runs git on the repository that dir is in, ignoring its configuration. If
-// dir is in no repository, the status is that of a failed git.
+// git runs git on the repository that contains dir, ignoring its configuration. If no
+// repository contains dir, git returns a non-zero status.
 func git(ctx context.Context, dir string, env []string, args ...string) ([]byte, int, error) {
 	repo, ok := gitcmd.Find(dir)
 	if !ok {

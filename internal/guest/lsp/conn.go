@@ -142,7 +142,7 @@ func (c *conn) answer(id json.RawMessage, result any, failure error) error {
 	select {
 	case c.out <- body:
 		return nil
-	default: // disconnect a server that sends many requests and reads no responses
+	default: // disconnect a server that sends many requests but reads no responses
 		return errDeaf
 	}
 }

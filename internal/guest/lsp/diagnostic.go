@@ -53,8 +53,8 @@ const (
 	maxName        = 100  // bytes of a source or a code
 )
 
-// tidy sorts diagnostics by severity, then by path and line, and removes
-// duplicates. It returns the first ones and the total number.
+// tidy sorts diagnostics by severity, then by path and line, and removes duplicates. It
+// returns the first maxDiagnostics and the total number.
 func tidy(all []Diagnostic) ([]Diagnostic, int) {
 	slices.SortFunc(all, func(a, b Diagnostic) int {
 		return cmp.Or(cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.Path, b.Path), cmp.Compare(a.StartLine, b.StartLine),

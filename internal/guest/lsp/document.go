@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 )
 
-// How long a server that publishes diagnostics unasked must be silent to be
+// How long a server that publishes diagnostics without a request must be silent to be
 // considered done.
 const (
 	quiet     = 700 * time.Millisecond
@@ -21,9 +21,9 @@ const (
 	retries   = 5 // of a request that the server cancelled
 )
 
-// lint returns the server's diagnostics for files, which are all below its
-// root. partial says why they may be incomplete. An error is an error of the
-// server, not of the files.
+// lint returns the server's diagnostics for files, which are all below its root. partial
+// says why they may be incomplete. An error means that the server failed, not that the
+// files have problems.
 func (s *server) lint(ctx context.Context, files, changed []string) (found []Diagnostic, partial string, err error) {
 	s.turn++
 	defer func() {
@@ -146,8 +146,8 @@ func askTypescript(ctx context.Context, s *server, path string) ([]Diagnostic, e
 	return found, nil
 }
 
-// tell notifies the server of files that have changed since the server read
-// them, and returns their paths.
+// tell notifies the server of files that have changed since it read them, and returns
+// the paths of these files.
 func (s *server) tell(ctx context.Context, changed []string) (moved []string, err error) {
 	const created, modified, deleted = 1, 2, 3
 	type event struct {
@@ -244,7 +244,7 @@ func source(path string) (string, bool) {
 	return string(text), true
 }
 
-// expect prepares to wait for diagnostics of this version of a document, or a
+// expect prepares to wait for diagnostics of the given version of a document, or of a
 // later one.
 func (s *server) expect(path string, version int) {
 	s.mu.Lock()

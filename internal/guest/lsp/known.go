@@ -14,12 +14,12 @@ type language struct {
 	kinds []kind
 }
 
-// kind is a group of linters that check the same things, the best first.
+// kind is a group of linters that check the same things, in order of preference.
 type kind struct {
 	linters []*linter
-	// asked reports whether a project is configured for these linters; nil
-	// means that every project is. If it returns false, a missing linter is not
-	// reported, and linters run only if always is set.
+	// asked reports whether a project is configured for these linters; nil means that every
+	// project is. If asked returns false, a missing linter is not reported, and linters run
+	// only if always is set.
 	asked  func(root string) bool
 	always bool
 }
@@ -35,8 +35,8 @@ type linter struct {
 	roots    []string // files that mark a project's root
 	handles  []string // file extensions; by default all of the language
 
-	// For a program that runs once: run returns its runs, each with a function
-	// that parses the output. nil for a language server.
+	// For a program that exits after linting: run returns the executions to make, each with
+	// a function that parses the output. It is nil for a language server.
 	run func(root string, files []string) []run
 
 	// For a language server.
@@ -44,8 +44,8 @@ type linter struct {
 	settings func(root string) map[string]any
 	initial  map[string]any
 	answers  map[string]any // responses to the server's own requests
-	rereads  bool           // whether it must be told to re-read files when others have changed
-	logs     bool           // whether it reports a file that it cannot check only as a logged error
+	rereads  bool           // must be told to re-read files when other files have changed
+	logs     bool           // reports a file that it cannot check only as a logged error
 }
 
 func (l *linter) options(string) any {

@@ -63,9 +63,9 @@ func (p *Pool) lint(ctx context.Context, r *Report, files, changed []string) {
 	r.Diagnostics = slices.DeleteFunc(r.Diagnostics, func(d Diagnostic) bool { return !wanted[d.Path] })
 }
 
-// byKind gives files to the best linter of a kind that is installed, and those
-// that it could not check to the next one. It notes files that none could
-// check.
+// byKind has each file checked by the preferred installed linter of a kind, and passes
+// files that this linter could not check to the next linter. It adds a note about files
+// that none could check.
 func (p *Pool) byKind(ctx context.Context, r *Report, lang *language, k kind, files, changed []string) {
 	if k.asked != nil {
 		asks := func(f string) bool {
@@ -201,7 +201,7 @@ func (p *Pool) worked(key serverKey) {
 	delete(p.failures, key)
 }
 
-// note counts a failure and stops the server that had it.
+// note counts a failure of a server and stops that server.
 func (p *Pool) note(key serverKey, why error) {
 	p.mu.Lock()
 	f := p.failures[key]

@@ -1,19 +1,19 @@
-// Package lsp finds problems in files with the tools that are installed in the
-// machine: language servers, which it finds, starts and keeps running, and if
-// there are none, linters that run once. It speaks the part of the Language
-// Server Protocol that diagnostics need, over standard input and output.
+// Package lsp finds problems in files with the tools that are installed in the machine:
+// language servers, which it finds, starts and keeps running, or, if there are none,
+// linters that run once. It speaks the part of the Language Server Protocol that
+// diagnostics need, over standard input and output.
 //
-// Servers are not trusted, so their output is limited in size and time. A
-// server that hangs, sends invalid messages or uses too much memory is killed
-// and started again when it is next needed. After several failures it is
-// disabled for a while.
+// Servers are not trusted, so their output is limited in size and time. The package
+// kills a server that hangs, sends invalid messages or uses too much memory, and starts
+// it again when it is next needed. After several failures the server is disabled for a
+// while.
 //
-// It implements framing and JSON-RPC itself, because packages such as jsonrpc2
-// read a message of any length into memory, and block when a server does not
-// read its input.
+// The package implements framing and JSON-RPC itself, because packages such as jsonrpc2
+// read a message of any length into memory, and block when a server does not read its
+// input.
 //
-// The package changes no files, and knows nothing about projects except where
-// their roots are.
+// The package changes no files, and knows nothing about projects except where their
+// roots are.
 package lsp
 
 import (

@@ -17,7 +17,7 @@ import (
 
 const (
 	startTime = 30 * time.Second // for a server to initialize
-	stopTime  = 2 * time.Second  // for it to exit when asked
+	stopTime  = 2 * time.Second  // for the server to exit when asked
 	maxOpen   = 100              // documents
 	maxSource = 1 << 20          // bytes of a document
 )
@@ -36,15 +36,15 @@ type server struct {
 	// The following fields belong to lint.
 	open map[string]*document // by path
 	turn int
-	seen map[string]int64 // modification times of changed files that the server was told about
+	seen map[string]int64 // modification times of changed files that the server was notified of
 
 	mu          sync.Mutex
 	diagnostics map[string][]Diagnostic // by path, for open documents
 	reported    map[string]bool         // documents with diagnostics since they last changed
 	versions    map[string]int          // versions of the documents in heard
 	working     map[string]bool         // tasks that the server reports as in progress
-	spoke       time.Time               // when it last published diagnostics or ended a task
-	trouble     string                  // the last error it logged since the last request
+	spoke       time.Time               // when the server last published diagnostics or ended a task
+	trouble     string                  // the last error that the server logged since the last request
 	lastUsed    time.Time
 }
 
@@ -74,7 +74,7 @@ func start(ctx context.Context, l *linter, path, root string, env []string) (*se
 	if err != nil {
 		return nil, err
 	}
-	// Not StdoutPipe: Wait would close the pipe while it is still being read.
+	// Do not use StdoutPipe: Wait would close the pipe while it is still being read.
 	out, w, err := os.Pipe()
 	if err != nil {
 		return nil, errors.Join(err, in.Close())
@@ -225,7 +225,8 @@ func (s *server) publish(params json.RawMessage) {
 	}
 }
 
-// logged records a logged error, which is how some servers report problems.
+// logged records an error that the server logged, because some servers report problems
+// only in their log.
 func (s *server) logged(params json.RawMessage) {
 	const severe = 1
 	var p struct {

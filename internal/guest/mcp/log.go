@@ -10,8 +10,8 @@ import (
 	"aloft/internal/redact"
 )
 
-// Limits of a server's stderr, in bytes: of the log file, which is restarted
-// when full, and of the end that is kept in memory for error messages.
+// Limits of a server's stderr, in bytes: of the log file, which is emptied when full,
+// and of the last output, which is kept in memory for error messages.
 const (
 	maxLog  = 1 << 20
 	maxLast = 2 << 10
@@ -37,7 +37,7 @@ func newStderrLog(dir, name string, secrets func() *redact.Redactor) *stderrLog 
 			}
 			return r
 		}, strings.ToLower(name))+".log")
-		_ = os.Remove(path) // do not follow a link that somebody may have created there
+		_ = os.Remove(path) // do not follow a link that somebody may have created at the path
 		if f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err == nil {
 			l.path, l.file = path, f
 		}

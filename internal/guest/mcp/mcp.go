@@ -44,8 +44,8 @@ type Config struct {
 	Backoff time.Duration
 }
 
-// maxStarts is how many times in a row to start a server that exits without
-// having been called. After that, a call starts it once more.
+// maxStarts is how many times in a row to start a server that exits before it is called.
+// After that, a call starts it once more.
 const maxStarts = 5
 
 // Manager runs servers. Its methods are safe for concurrent use. The caller

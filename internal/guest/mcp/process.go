@@ -71,7 +71,7 @@ func (s *server) start() (*process, error) {
 	if p.stdin, err = cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
-	// Not StdoutPipe: cmd.Wait would close it while it is still being read.
+	// Do not use StdoutPipe: cmd.Wait would close the pipe while it is still being read.
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -208,8 +208,8 @@ func (p *process) signal(sig syscall.Signal) []int {
 	return members
 }
 
-// await waits until a process has ended. It returns at once if the kernel does
-// not support that.
+// await waits until a process has ended. It returns at once if the kernel does not
+// support waiting for other processes.
 func await(pid int, within time.Duration) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -253,14 +253,14 @@ func (p *process) members() []int {
 	return out
 }
 
-// lines passes on the lines of a server's output that are JSON messages, and
-// logs the others. A line that is too long ends it.
+// lines forwards the lines of a server's output that are JSON messages, and logs the
+// others. A line that is too long ends the output.
 type lines struct {
 	from   io.ReadCloser
 	in     *bufio.Reader
 	log    io.Writer
 	rest   []byte
-	failed chan error // has the error if it ended early
+	failed chan error // receives the error if the output ended early
 }
 
 func newLines(from io.ReadCloser, log io.Writer) *lines {

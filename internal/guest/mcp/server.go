@@ -15,8 +15,8 @@ import (
 	"aloft/internal/mcp"
 )
 
-// protocol is the protocol version to request: the newest that starts with a
-// handshake, as nearly all servers do.
+// protocol is the protocol version to request: the newest that starts with a handshake,
+// which nearly all servers expect.
 const protocol = "2025-11-25"
 
 // Limits of one server, in addition to those in internal/mcp.
@@ -38,7 +38,7 @@ type server struct {
 	log    *stderrLog
 	cancel context.CancelFunc
 	done   chan struct{} // closed when its goroutine has returned
-	again  chan struct{} // holds a token if a call wants it restarted
+	again  chan struct{} // holds a token if a call asks for a restart of the server
 
 	mu      sync.Mutex
 	session *sdk.ClientSession // nil unless it is ready
@@ -272,8 +272,8 @@ func (s *server) ready(ctx context.Context) (*sdk.ClientSession, mcp.Listing, er
 	}
 }
 
-// withSession makes a request with the timeout of a call, and puts its error in
-// words for the model.
+// withSession makes a request with the timeout of a call, and converts its error to a
+// message for the model.
 func (s *server) withSession(ctx context.Context, do func(context.Context, *sdk.ClientSession, mcp.Listing) error) error {
 	session, l, err := s.ready(ctx)
 	if err != nil {
@@ -368,5 +368,5 @@ func (s *server) read(ctx context.Context, uri string) (out []mcp.Content, err e
 // lateError is a [context.DeadlineExceeded] with its own message.
 type lateError struct{ error }
 
-// Is makes errors.Is recognize it as a timeout.
+// Is makes errors.Is treat the error as [context.DeadlineExceeded].
 func (lateError) Is(target error) bool { return target == context.DeadlineExceeded }

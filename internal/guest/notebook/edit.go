@@ -12,9 +12,8 @@ import (
 // Empty is a notebook without cells, formatted as Jupyter does.
 const Empty = "{\n \"cells\": [],\n \"metadata\": {},\n \"nbformat\": 4,\n \"nbformat_minor\": 5\n}\n"
 
-// SetSource returns the notebook's text with a new source in a cell, which
-// becomes one of that kind and language. If a code cell changes, its outputs
-// are removed.
+// SetSource returns the notebook's text with a new source in a cell. The cell gets the
+// given kind and language. If a code cell changes, its outputs are removed.
 func (n *Notebook) SetSource(at int, source, kind, language string) ([]byte, error) {
 	c := n.Cells[at]
 	values := map[string]string{"source": n.source(c, source)}
@@ -124,8 +123,7 @@ func (n *Notebook) rebuild(c Cell, values map[string]string, drop []string) stri
 	return n.style.object(all, 3)
 }
 
-// source returns a cell's source as JSON, in the form that it had before: a
-// string or a list.
+// source returns a cell's source as JSON, in its previous form: a string or a list.
 func (n *Notebook) source(c Cell, source string) string {
 	if m, ok := find(c.members, "source"); ok && n.text[m.value.from] == '"' {
 		return n.style.quote(source)

@@ -20,9 +20,9 @@ const (
 	spaceLimit  = 4 << 30   // bytes of address space, most of which Go never uses
 )
 
-// Main is the process that parses a PDF from its standard input, which must be
-// a file. args are the first page and the number of pages. It prints one line
-// of JSON for the file and one for each page, and returns the exit code.
+// Main runs the process that parses a PDF. The process reads the PDF from its standard
+// input, which must be a file. args are the first page and the number of pages. Main
+// prints one line of JSON for the file and one for each page, and returns the exit code.
 func Main(args []string, in *os.File, out io.Writer) int {
 	debug.SetMemoryLimit(memoryLimit)
 	// If this fails, the parent's timeout still applies.

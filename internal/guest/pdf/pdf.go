@@ -51,16 +51,16 @@ type header struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Text returns the text of at most most pages, starting at page first (counted
+// Text returns the text of at most limit pages, starting at page first (counted
 // from 1), and the number of pages in the file. If first is beyond the end, it
 // returns no pages.
-func (r Reader) Text(ctx context.Context, file *os.File, first, most int) ([]Page, int, error) {
+func (r Reader) Text(ctx context.Context, file *os.File, first, limit int) ([]Page, int, error) {
 	ctx, stop := context.WithTimeoutCause(ctx, timeLimit, fmt.Errorf("reading the PDF took longer than %v", timeLimit))
 	defer stop()
-	args := append(slices.Clone(r.Command), strconv.Itoa(first), strconv.Itoa(most))
+	args := append(slices.Clone(r.Command), strconv.Itoa(first), strconv.Itoa(limit))
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Stdin = file
-	cmd.Env = []string{} // it needs none and should see none
+	cmd.Env = []string{} // the process needs no variables and should see none
 	cmd.WaitDelay = time.Second
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -69,7 +69,7 @@ func (r Reader) Text(ctx context.Context, file *os.File, first, most int) ([]Pag
 	if err := cmd.Start(); err != nil {
 		return nil, 0, fmt.Errorf("read the PDF: %w", err)
 	}
-	pages, total, err := parse(out, most)
+	pages, total, err := parse(out, limit)
 	stopped := context.Cause(ctx)
 	stop() // kill it: the rest is not needed
 	_ = cmd.Wait()
@@ -83,8 +83,8 @@ func (r Reader) Text(ctx context.Context, file *os.File, first, most int) ([]Pag
 }
 
 // parse parses Main's output.
-func parse(out io.Reader, most int) ([]Page, int, error) {
-	in := bufio.NewReaderSize(io.LimitReader(out, int64(most+1)*(6*maxPageText+1000)), 64<<10)
+func parse(out io.Reader, limit int) ([]Page, int, error) {
+	in := bufio.NewReaderSize(io.LimitReader(out, int64(limit+1)*(6*maxPageText+1000)), 64<<10)
 	line, err := in.ReadBytes('\n')
 	if err != nil {
 		return nil, 0, errors.New("the PDF is damaged, or reading it took too much time or memory")
@@ -96,13 +96,13 @@ func parse(out io.Reader, most int) ([]Page, int, error) {
 	if h.Error != "" || h.Total < 0 || h.Total > maxPages {
 		return nil, 0, fmt.Errorf("cannot read the PDF: %s", clean(h.Error, 200))
 	}
-	return readPages(in, most), h.Total, nil
+	return readPages(in, limit), h.Total, nil
 }
 
 // readPages returns the pages that arrived completely.
-func readPages(in *bufio.Reader, most int) []Page {
+func readPages(in *bufio.Reader, limit int) []Page {
 	var pages []Page
-	for len(pages) < most {
+	for len(pages) < limit {
 		line, err := in.ReadBytes('\n')
 		var p Page
 		if err != nil || json.Unmarshal(line, &p) != nil {
@@ -114,8 +114,8 @@ func readPages(in *bufio.Reader, most int) []Page {
 	return pages
 }
 
-func clean(text string, most int) string {
-	return strings.ToValidUTF8(text[:min(len(text), most)], "\uFFFD")
+func clean(text string, limit int) string {
+	return strings.ToValidUTF8(text[:min(len(text), limit)], "\uFFFD")
 }
 
 // Pictures renders pages as JPEG images; first counts from 1. If poppler is
@@ -148,7 +148,7 @@ func Pictures(ctx context.Context, path string, first, last int) ([][]byte, erro
 	if err != nil || len(files) == 0 {
 		return nil, errors.New("pdftoppm rendered no page")
 	}
-	slices.Sort(files) // it pads the numbers with zeros
+	slices.Sort(files) // pdftoppm pads the page numbers with zeros
 	var pictures [][]byte
 	for _, f := range files {
 		data, err := os.ReadFile(f)

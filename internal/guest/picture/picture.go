@@ -1,6 +1,5 @@
-// Package picture converts images to what models accept: at most the size that
-// models look at, in a supported format. It passes WebP on unchanged. It reads
-// no files.
+// Package picture converts images to a supported format and a size that models accept:
+// at most the size at which models look. It returns WebP unchanged. It reads no files.
 package picture
 
 import (
@@ -41,9 +40,9 @@ type Fitted struct {
 	Scaled        bool // it was scaled down
 }
 
-// Fit scales an image down if it is too large. mediaType is the type detected
-// from its first bytes. A small image that cannot be decoded is passed on,
-// because the model may be able to decode it.
+// Fit scales an image down if it is too large. mediaType is the type detected from its
+// first bytes. Fit returns a small image that it cannot decode unchanged, because the
+// model may be able to decode it.
 func Fit(data []byte, mediaType string) (Fitted, error) {
 	as := Fitted{Data: data, MediaType: mediaType}
 	conf, _, err := image.DecodeConfig(bytes.NewReader(data))

@@ -68,7 +68,7 @@ func (d *Daemon) apiHandler() http.Handler {
 			return
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = io.WriteString(w, text) // nobody to report a broken connection to
+		_, _ = io.WriteString(w, text) // a broken connection cannot be reported to anyone
 	}
 	routes.HandleFunc("GET /v1/meta-data", get)
 	routes.HandleFunc("GET /v1/meta-data/{path...}", get)

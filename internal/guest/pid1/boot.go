@@ -23,9 +23,9 @@ import (
 	"aloft/internal/wire/podv1"
 )
 
-// execStart is how long exec-daemon may take until it listens. If it exits
-// earlier, that is reported at once; the timeout is for one that hangs, even on
-// a busy host.
+// execStart is the timeout for exec-daemon to listen. If exec-daemon exits earlier, that
+// is reported at once; the timeout is for an exec-daemon that hangs, even on a busy
+// host.
 const execStart = time.Minute
 
 // maxExecBackoff is the longest pause before a restart of exec-daemon. It is
@@ -79,7 +79,7 @@ func (s *podServer) Boot(ctx context.Context, req *connect.Request[podv1.BootReq
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	for _, step := range steps {
-		if step.name == "network" { // now the user is known
+		if step.name == "network" { // the network step comes after the user is known
 			asking.Go(func() { facilities = s.d.facilities(ctx) })
 		}
 		ok, err := b.run(ctx, step, func(news *podv1.BootStep) error {
@@ -98,8 +98,8 @@ func (s *podServer) Boot(ctx context.Context, req *connect.Request[podv1.BootReq
 	return stream.Send(&podv1.BootResponse{Event: &podv1.BootResponse_Ready{Ready: ready}})
 }
 
-// run runs one step and reports it. ok is false if the step failed. err is an
-// error of reporting, or says that the caller disconnected.
+// run runs one step and reports it. ok is false if the step failed. err is an error of
+// reporting, or says that the caller disconnected.
 func (b *boot) run(ctx context.Context, step step, tell func(*podv1.BootStep) error) (ok bool, err error) {
 	begun := time.Now()
 	news := func(state podv1.BootStep_State, detail, code string) error {
@@ -148,8 +148,8 @@ func checkBoot(r *podv1.BootRequest) error {
 	return checkCheckouts(r)
 }
 
-// network brings loopback up, and listens on git's port and on the display on
-// the first boot. Boots never run concurrently.
+// network brings up loopback. On the first boot it also listens on git's port and on the
+// display. Boots never run concurrently.
 func (b *boot) network(ctx context.Context, _ func(string)) (string, error) {
 	raised, err := raiseLoopback()
 	if err != nil {
@@ -193,9 +193,9 @@ func (b *boot) network(ctx context.Context, _ func(string)) (string, error) {
 	return detail, nil
 }
 
-// execDaemon starts exec-daemon. If it is running already, it keeps running,
-// with the caller's token. If it does not accept that token it is restarted,
-// because the caller could not use it otherwise.
+// execDaemon starts exec-daemon. If exec-daemon is already running, it keeps running
+// with the caller's token. If it does not accept that token, it is restarted, because
+// otherwise the caller could not use it.
 func (b *boot) execDaemon(ctx context.Context, _ func(string)) (string, error) {
 	d, token := b.d, b.req.GetExecToken()
 	d.mu.Lock()

@@ -69,8 +69,7 @@ func (d *Daemon) accept(l net.Listener, in *visitors, server *podServer) error {
 		go func() {
 			defer in.remove(conn)
 			defer d.controls.remove(conn)
-			// Only once the connection uses more than ports is it asked to
-			// serve git.
+			// Ask the connection to serve git only once it is used for more than ports.
 			var speaks sync.Once
 			err := conn.Serve(func(name string, stream net.Conn) {
 				n, isPort := mux.PortOf(name)
@@ -126,8 +125,8 @@ func (d *Daemon) joinDialed(conn *mux.Conn, stream net.Conn, dial func(context.C
 	}
 }
 
-// portPatience is the timeout for connecting to a port on loopback. It either
-// answers at once, or its queue is full.
+// portPatience is the timeout for connecting to a port on loopback. A port answers at
+// once, unless its queue is full.
 const portPatience = 5 * time.Second
 
 // joinPort connects a stream to a port on loopback, over IPv4 or IPv6. The VNC

@@ -73,7 +73,7 @@ func (d *Daemon) serveDisplay() error {
 		}
 		go s.await(s.bus, s.wakeBus)
 	}
-	// The bus needs its configuration, and the folder of its socket must be root's.
+	// The bus needs its configuration, and root must own the folder of its socket.
 	if lookPath("dbus-daemon", d.ownEnviron()) != "" && exists("/usr/share/dbus-1/system.conf") {
 		if err := os.MkdirAll(filepath.Dir(desktop.SystemBusSocket), 0o755); err != nil {
 			return err
@@ -146,8 +146,8 @@ func (s *screen) wakeSystemBus() error {
 	return s.keep(spec)
 }
 
-// startBus starts D-Bus, if it is installed, with the files and environment it
-// needs. s.mu must be held.
+// startBus starts D-Bus, if it is installed, with its files and environment. s.mu must
+// be held.
 func (s *screen) startBus(env []string) error {
 	if err := desktop.Furnish(s.dir); err != nil || s.bus == nil {
 		return err
@@ -249,9 +249,9 @@ func listenFile(path string, mode os.FileMode, uid int) (*os.File, error) {
 	return file, nil
 }
 
-// handOver wraps a command so that it receives a socket by systemd's socket
-// activation protocol. That protocol needs the process id of the command, so a
-// shell sets it.
+// handOver wraps a command so that it receives a socket through systemd's socket
+// activation protocol. That protocol needs the process id of the command, so a shell
+// sets it.
 func handOver(command []string, socket *os.File) (wrapped, env []string, files []*os.File) {
 	return append([]string{"/bin/sh", "-c", `LISTEN_PID=$$ exec "$@"`, "sh"}, command...),
 		[]string{"LISTEN_FDS=1", "LISTEN_FDNAMES=" + strings.ReplaceAll(filepath.Base(socket.Name()), ":", "_")}, []*os.File{socket}

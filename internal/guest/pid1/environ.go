@@ -22,9 +22,9 @@ type User struct {
 // authorities.
 const caBundle = "/etc/ssl/certs/ca-certificates.crt"
 
-// fixed are the variables that cloud agents set whatever the image, and that
-// scripts in users' repositories check. They are those of appendix A of the
-// product's documentation that apply to a machine without a desktop.
+// fixed are the variables that cloud agents set for every image, and that scripts in
+// users' repositories check. They are the variables in appendix A of the product's
+// documentation that apply to a machine without a desktop.
 var fixed = map[string]string{
 	"CURSOR_AGENT":                    "1",
 	"FORCE_COLOR":                     "0",
@@ -34,18 +34,18 @@ var fixed = map[string]string{
 	"GIT_DISCOVERY_ACROSS_FILESYSTEM": "0",
 }
 
-// paths are folders added to PATH if they exist, after those of the image. The
+// paths are folders that are added to PATH, after those of the image, if they exist. The
 // user's own folders come first.
 var paths = []string{
 	"~/.local/bin", "~/go/bin", "/usr/local/go/bin",
 	"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin",
 }
 
-// Environ returns the environment of the agent's processes. It combines the
-// variables of the image, the user, a cloud agent, and given, in increasing
-// order of precedence. Aloft's own variables (ALOFT_…) are removed from the
-// image's. exists reports whether a path exists; bin is the folder of Aloft's
-// commands, the last in PATH.
+// Environ returns the environment of the agent's processes. It combines the variables of
+// the image, of the user, of a cloud agent, and in given, in increasing order of
+// precedence. It removes Aloft's own variables (ALOFT_…) from the image's. exists
+// reports whether a path exists; bin is the folder of Aloft's commands, the last in
+// PATH.
 func Environ(image []string, user User, given map[string]string, bin string, exists func(path string) bool) []string {
 	env := make(map[string]string)
 	for _, kv := range image {
@@ -62,8 +62,7 @@ func Environ(image []string, user User, given map[string]string, bin string, exi
 	unlessSet("LANG", "C.UTF-8")
 	unlessSet("TERM", "xterm-256color")
 	if exists(caBundle) {
-		// OpenSSL and Go, Node, and Python's requests each use their own
-		// variable.
+		// OpenSSL and Go, Node, and Python's requests each read another variable.
 		unlessSet("SSL_CERT_FILE", caBundle)
 		unlessSet("NODE_EXTRA_CA_CERTS", caBundle)
 		unlessSet("REQUESTS_CA_BUNDLE", caBundle)
@@ -94,10 +93,10 @@ var ownNames = []string{
 	"CURSOR_AGENT_SOCKET", "ALOFT_INSIDE_TOKEN_FILE", "TMUX_TMPDIR", "GIT_CONFIG_SYSTEM", "GIT_DISCOVERY_ACROSS_FILESYSTEM",
 }
 
-// OwnEnviron returns the environment of Aloft's own programs, and of git
-// commands that this daemon runs. It is environ (the agent's environment
-// without the given variables), without variables that could make these
-// programs run others. PATH has no folder that the agent's user may write.
+// OwnEnviron returns the environment of Aloft's own programs, and of git commands that
+// this daemon runs. environ is the agent's environment without the given variables.
+// OwnEnviron drops variables that could make these programs run others, and folders in
+// PATH that the agent's user may write.
 func OwnEnviron(environ []string, user User, workspace string) []string {
 	var own []string
 	for _, kv := range environ {

@@ -73,8 +73,8 @@ func systemName() string {
 	return ""
 }
 
-// mayHave reports whether root in the machine may have a capability: whether the
-// bounding set has it.
+// mayHave reports whether root in the machine may have a capability, according to the
+// bounding set.
 func mayHave(capability uint) bool {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -101,7 +101,7 @@ func replace(path, text string, mode os.FileMode, gid int) error {
 	return nil
 }
 
-// writeToken writes the credential of a port to a file.
+// writeToken writes a port's credential to a file.
 func (d *Daemon) writeToken(file, token string, mode os.FileMode, gid int) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err

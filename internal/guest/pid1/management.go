@@ -35,7 +35,7 @@ func (m *management) services() []*keptProcess {
 	m.d.mu.Lock()
 	exec, before := m.d.exec, m.d.before
 	m.d.mu.Unlock()
-	_ = before // restarts of replaced daemons are only counted by Status
+	_ = before // only Status counts the restarts of replaced daemons
 	if exec != nil {
 		list = append([]*keptProcess{{name: execName, command: []string{m.d.cfg.ExecDaemon, "serve"}, policy: restartAlways, service: exec}}, list...)
 	}

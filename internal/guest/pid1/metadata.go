@@ -69,8 +69,8 @@ func (m *metadata) below(path string) map[string]string {
 	return found
 }
 
-// text returns the response for a path: its value, or the names below it, one
-// per line, with a slash after those that have names below them.
+// text returns the response for a path: its value, or the names below it, one per line.
+// A name with further names below it ends in a slash.
 func (m *metadata) text(path string) (text string, ok bool) {
 	found := m.below(path)
 	if value, leaf := found[path]; leaf && path != "" {

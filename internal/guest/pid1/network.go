@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// raiseLoopback brings up the loopback interface, if the container runtime has
-// not. It reports whether it had to.
+// raiseLoopback brings up the loopback interface, unless the container runtime has done
+// so. raised is true if the interface was down.
 func raiseLoopback() (raised bool, err error) {
 	lo, err := net.InterfaceByName("lo")
 	if err != nil {

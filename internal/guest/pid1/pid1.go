@@ -77,7 +77,7 @@ type Daemon struct {
 	exec   *process.Service  // nil until booted
 	token  string            // exec-daemon's token
 	tokens []*portToken      // of the ports for programs in the machine
-	before int               // restarts of services that have been replaced
+	before int               // restarts of replaced services
 	meta   metadata
 	roster roster
 	repos  []*checkout.Repository // in the order of the Boot request
@@ -86,7 +86,7 @@ type Daemon struct {
 	screen *screen                // nil until booted, or if the image has no VNC server
 }
 
-// errShutdown is the reason for stopping when the control plane requests it.
+// errShutdown is the reason for stopping when the control plane requests a shutdown.
 var errShutdown = errors.New("the control plane requested it")
 
 // New makes a Daemon.
@@ -113,8 +113,8 @@ func New(cfg Config) (*Daemon, error) {
 // stops every process in the machine, and returns nil if that succeeds.
 func (d *Daemon) Run(ctx context.Context) error {
 	if os.Getpid() != 1 {
-		// As the machine's first process it inherits orphans anyway; this is
-		// for tests and other setups.
+		// As the machine's first process, this daemon inherits orphans anyway. The call is for
+		// tests and other setups.
 		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 			return fmt.Errorf("adopt orphans: %w", err)
 		}
@@ -192,8 +192,8 @@ func (d *Daemon) forwardSignals(ctx context.Context) {
 	}
 }
 
-// end stops first exec-daemon, which would otherwise see its shells die, and
-// then all other processes. It kills those that do not stop in time.
+// end stops all processes: first exec-daemon, which would otherwise see its shells die,
+// then the others. It kills those that do not stop in time.
 func (d *Daemon) end(server *podServer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), d.cfg.StopLimit)
 	defer cancel()
@@ -218,8 +218,7 @@ func (d *Daemon) end(server *podServer) error {
 	return err
 }
 
-// take waits for the right to change the machine. The returned function
-// releases it.
+// take waits for exclusive use of the machine. The returned function releases it.
 func (d *Daemon) take(ctx context.Context) (giveBack func(), err error) {
 	select {
 	case d.turn <- struct{}{}:

@@ -23,8 +23,8 @@ import (
 	"aloft/internal/wire/podv1/podv1connect"
 )
 
-// Files with the credentials of the ports, 64 hex digits and a line feed, which
-// are new at each start. Only root can read the management credential.
+// Files with the credentials of the ports: 64 hex digits and a line feed. The
+// credentials change at each start. Only root can read the management credential.
 func (d *Daemon) manageTokenFile() string { return filepath.Join(d.cfg.RunDir, "management-token") }
 func (d *Daemon) insideTokenFile() string { return filepath.Join(d.cfg.RunDir, "inside-token") }
 
@@ -79,7 +79,7 @@ func (d *Daemon) servePort(ctx context.Context, addr, file string, gid int, rout
 			d.cfg.Log.Error("cannot serve a port", "addr", addr, "err", err)
 		}
 	}()
-	return nil // it runs as long as the machine
+	return nil // the server runs as long as the machine
 }
 
 // portToken is the credential of a port, and the file that contains it.
@@ -148,7 +148,7 @@ func bearerOnly(token *portToken, next http.Handler) http.Handler {
 		}
 		err := connect.NewError(connect.CodeUnauthenticated, errors.New("this port requires its token: Authorization: Bearer TOKEN"))
 		if refuse.IsSupported(r) {
-			_ = refuse.Write(w, r, err) // nobody to report a broken connection to
+			_ = refuse.Write(w, r, err) // a broken connection cannot be reported to anyone
 			return
 		}
 		w.Header().Set("WWW-Authenticate", `Bearer realm="pod-daemon"`)

@@ -7,9 +7,9 @@ import (
 	"aloft/internal/guest/checkout"
 )
 
-// checkPrograms returns a failure if the machine lacks a program that every agent
-// needs: bash runs its commands, and git makes its checkout. The machine would
-// otherwise fail later, in words that name no cause.
+// checkPrograms returns a failure if the machine lacks a program that every agent needs:
+// bash runs its commands, and git makes its checkout. Without the check, the machine
+// would fail later with an error that names no cause.
 func (b *boot) checkPrograms() error {
 	needed := []string{"bash"}
 	if b.req.GetCheckout().GetRepoUrl() != "" {

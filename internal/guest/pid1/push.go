@@ -29,7 +29,7 @@ func (s *podServer) Push(ctx context.Context, req *connect.Request[podv1.PushReq
 	answer := &podv1.PushResponse{Commit: done.Commit, Note: done.Note, Code: code, Error: words}
 	switch code {
 	case "", checkout.CodeHookFailed, checkout.CodeNoCommit:
-	case checkout.CodeSecretInPush: // what must not be pushed must not leave the machine in a bundle either
+	case checkout.CodeSecretInPush: // a rejected secret must not leave the machine in a bundle either
 	default:
 		answer.Bundle = s.keepUnpushed(ctx, repo)
 	}

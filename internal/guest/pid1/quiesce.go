@@ -18,15 +18,15 @@ import (
 // Times of a snapshot with memory.
 const (
 	hangUp   = time.Second          // how long the control plane may take to close its connections
-	restMost = 30 * time.Second     // limit in the machine's own time, which stops during the snapshot
-	restLook = 5 * time.Millisecond // between two checks for wokenFile
+	restMost = 30 * time.Second     // timeout in the machine's own time, which stops during the snapshot
+	restLook = 5 * time.Millisecond // interval of checks for wokenFile
 	// wokenFile is a file that the runtime creates in the socket's folder after
 	// restoring the machine from a snapshot.
 	wokenFile = "woken"
 )
 
-// Quiesce implements pod.v1's PodService. It replies before the machine is
-// quiesced; the machine is quiesced when the socket is removed.
+// Quiesce implements pod.v1's PodService. It replies before the machine is quiesced. The
+// removal of the socket signals that the machine is quiesced.
 func (s *podServer) Quiesce(context.Context, *connect.Request[podv1.QuiesceRequest]) (*connect.Response[podv1.QuiesceResponse], error) {
 	select {
 	case s.d.rest <- struct{}{}:
@@ -67,9 +67,8 @@ func (d *Daemon) serveControl(ctx context.Context, socket net.Listener, server *
 	}
 }
 
-// awaitWaking removes the socket, which says that the snapshot can be taken. It
-// returns when the machine has been restored, or when no snapshot was taken in
-// time.
+// awaitWaking removes the socket to signal that the snapshot can be taken. It returns
+// when the machine has been restored, or when no snapshot was taken in time.
 func (d *Daemon) awaitWaking(ctx context.Context) error {
 	woken := filepath.Join(filepath.Dir(d.cfg.Socket), wokenFile)
 	for _, path := range []string{woken, d.cfg.Socket} {

@@ -59,7 +59,7 @@ type processSpec struct {
 	policy  restartPolicy
 	root    bool // run as root instead of the agent's user
 
-	socket *os.File // passed by systemd's socket activation protocol; nil for none
+	socket *os.File // passed through systemd's socket activation protocol; nil for none
 	stale  string   // file to remove before each start; "" for none
 }
 

@@ -17,8 +17,7 @@ import (
 	"aloft/internal/guest/process"
 )
 
-// Times that a command gets: to end after SIGTERM, and for its descendants to
-// close its output.
+// Time for a command to end after SIGTERM, and for its descendants to close its output.
 const (
 	termGrace   = 2 * time.Second
 	outputGrace = time.Second
@@ -81,9 +80,8 @@ func (d *Daemon) runIn(ctx context.Context, env []string, c checkout.Command) (i
 	return process.ExitCode(child.Status()), nil
 }
 
-// roomWait is how long to retry starting a command if the machine has reached
-// its limit of processes. Processes of the agent that were killed take a while
-// to disappear.
+// roomWait is how long to retry starting a command if the machine has reached its
+// process limit. Killed processes of the agent take a while to disappear.
 const roomWait = 15 * time.Second
 
 func (d *Daemon) startWhenThereIsRoom(ctx context.Context, cmd *exec.Cmd) (*process.Child, error) {
@@ -102,8 +100,8 @@ func (d *Daemon) startWhenThereIsRoom(ctx context.Context, cmd *exec.Cmd) (*proc
 	}
 }
 
-// plumbing is the pipes between this process and a child. os/exec would copy
-// them in Wait, which only the Reaper may call.
+// plumbing is the set of pipes between this process and a child. os/exec would copy them
+// in Wait, which only the Reaper may call.
 type plumbing struct {
 	theirs, ours []*os.File
 	copies       []func()

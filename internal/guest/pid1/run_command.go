@@ -70,8 +70,8 @@ func (d *Daemon) confined(p *agentv1.SandboxPolicy, argv []string) ([]string, er
 	return append([]string{filepath.Join(filepath.Dir(d.cfg.ExecDaemon), "sandbox")}, args...), err
 }
 
-// usableShell returns the user's shell if it can run commands, and another if
-// it is nologin or false.
+// usableShell returns the user's shell, or another shell if the user's is nologin or
+// false.
 func usableShell(shell string) string {
 	if base := filepath.Base(shell); exists(shell) && base != "nologin" && base != "false" {
 		return shell

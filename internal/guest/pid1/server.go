@@ -63,9 +63,8 @@ func (s *podServer) serve(stream net.Conn) {
 	}
 }
 
-// quiesce waits for moment, so that short calls can finish, such as the
-// Shutdown that caused it. Then it cancels the others and waits for them until
-// ctx ends.
+// quiesce waits for moment, so that short calls can finish, such as the Shutdown call
+// that caused it. Then it cancels the remaining calls and waits for them until ctx ends.
 func (s *podServer) quiesce(ctx context.Context, moment time.Duration) {
 	short, cancel := context.WithTimeout(ctx, moment)
 	defer cancel()
@@ -90,8 +89,8 @@ func (s *podServer) repository(n int32) (*checkout.Repository, error) {
 	return s.d.repos[n], nil
 }
 
-// hookedRepository is repository with the sandbox of a policy around the
-// project's hooks. A nil policy means no sandbox.
+// hookedRepository is repository, but runs the project's hooks in the sandbox of a
+// policy. A nil policy means no sandbox.
 func (s *podServer) hookedRepository(n int32, p *agentv1.SandboxPolicy) (*checkout.Repository, error) {
 	repo, err := s.repository(n)
 	if err != nil || p == nil {

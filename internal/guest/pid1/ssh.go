@@ -11,7 +11,7 @@ import (
 	"aloft/internal/wire/mux"
 )
 
-// sshSocket is the name of exec-daemon's ssh socket in its folder.
+// sshSocket is the name of exec-daemon's ssh socket in exec-daemon's folder.
 const sshSocket = "ssh.sock"
 
 // joinSSH connects a stream to exec-daemon's ssh server.

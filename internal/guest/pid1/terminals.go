@@ -45,7 +45,7 @@ func (b *boot) terminals(_ context.Context, _ func(string)) (string, error) {
 		return "no terminals: " + err.Error(), nil //nolint:nilerr // a machine works without terminals
 	}
 	b.tmux = p.service
-	return "started", nil // awaitTerminals waits for it while exec-daemon starts
+	return "started", nil // awaitTerminals waits for tmux while exec-daemon starts
 }
 
 // awaitTerminals waits for the tmux server that this boot has started. Without

@@ -82,8 +82,8 @@ func (u User) attributes() *syscall.SysProcAttr {
 // chown gives a file or folder to the user.
 func (u User) chown(path string) error { return os.Lchown(path, int(u.UID), int(u.GID)) }
 
-// chooseUser switches to the user that the boot request names, before any
-// process runs as the old one.
+// chooseUser switches to the user that the boot request names, before any process runs
+// as the previous user.
 func (b *boot) chooseUser(context.Context, func(string)) (string, error) {
 	if err := b.checkPrograms(); err != nil {
 		return "", err

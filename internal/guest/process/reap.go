@@ -1,6 +1,6 @@
-// Package process starts the processes of a machine as its PID 1: it reaps all
-// children, restarts services that end, kills their leftover processes, and
-// keeps the end of their output.
+// Package process starts the processes of a machine as its PID 1: it reaps all children,
+// restarts services that end, kills the processes that they leave behind, and keeps the
+// last part of their output.
 package process
 
 import (
@@ -88,8 +88,8 @@ func (c *Child) Done() <-chan struct{} { return c.done }
 // Status is the child's exit status; valid once Done is closed.
 func (c *Child) Status() syscall.WaitStatus { return c.status }
 
-// SignalGroup sends a signal to the child's process group, unless the child has
-// ended: another process could have its pid.
+// SignalGroup sends a signal to the child's process group. It does nothing if the child
+// has ended, because another process could have its pid.
 func (c *Child) SignalGroup(sig syscall.Signal) {
 	c.reaper.mu.Lock()
 	defer c.reaper.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"aloft/internal/guest/usage"
 )
 
-// Backoff of restarts: the first is immediate, and the delay doubles with each
-// further one. After a service has run for a while its backoff is reset.
+// Backoff of restarts. The first restart is immediate; the delay doubles with each
+// further restart. After a service has run for a while, its backoff is reset.
 const (
 	firstBackoff = 50 * time.Millisecond
 	maxBackoff   = 5 * time.Second
@@ -40,8 +40,8 @@ type Service struct {
 	Command func() *exec.Cmd
 	Secret  string                               // redacted from its output
 	Longest time.Duration                        // longest backoff; 0 means 5 seconds
-	Again   func(status syscall.WaitStatus) bool // whether to restart it; nil means always
-	Printed *Output                              // its output; nil if that is only logged
+	Again   func(status syscall.WaitStatus) bool // reports whether to restart the service; nil means always
+	Printed *Output                              // receives the service's output; nil if the output is only logged
 
 	halt     sync.Once
 	stopping chan struct{} // closed by Stop
@@ -52,7 +52,7 @@ type Service struct {
 	born     time.Time
 	restarts int
 	words    *lastWords
-	last     *Ending // nil before it has ended once
+	last     *Ending // nil before the service has ended once
 }
 
 // An Ending is how a service ended.
@@ -154,7 +154,7 @@ type State struct {
 	Child    *Child // nil while it is not running
 	Born     time.Time
 	Restarts int
-	Last     *Ending // nil before it has ended once
+	Last     *Ending // nil before the service has ended once
 }
 
 // State returns the state of the service.
@@ -193,8 +193,8 @@ func (s *Service) Stop(grace time.Duration) {
 	<-child.Done()
 }
 
-// mostKilled is how many times a service may be killed before it listens until
-// that counts as a failure.
+// mostKilled is how many times a service may be killed before it listens. After that it
+// counts as failed.
 const mostKilled = 5
 
 // Listening waits until ready succeeds, the service fails, or ctx ends. The
@@ -225,7 +225,7 @@ func (s *Service) Listening(ctx context.Context, ready func(context.Context) err
 	}
 }
 
-// ExitCode converts a status to an exit code as a shell gives it.
+// ExitCode converts a status to an exit code in the same way as a shell.
 func ExitCode(s syscall.WaitStatus) int {
 	if s.Signaled() {
 		return 128 + int(s.Signal())

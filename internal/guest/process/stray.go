@@ -23,15 +23,15 @@ func (r *Reaper) Strays() ([]int, error) {
 	return r.strays(func(string) bool { return true })
 }
 
-// StraysOf returns the strays that a service left behind. Those of a supervised
-// process carry its name as their mark. Those of exec-daemon have no mark; its
-// name here is "".
+// StraysOf returns the processes that a service left behind. Strays of a supervised
+// process carry its name as their mark. Strays of exec-daemon have no mark; pass "" as
+// its name.
 func (r *Reaper) StraysOf(name string) ([]int, error) {
 	return r.strays(func(mark string) bool { return mark == name })
 }
 
-// strays returns the strays for whose mark belongs returns true. A process
-// without a mark has its parent's.
+// strays returns the strays for whose mark belongs returns true. A process without a
+// mark inherits its parent's.
 func (r *Reaper) strays(belongs func(mark string) bool) ([]int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,8 +65,8 @@ func (r *Reaper) strays(belongs func(mark string) bool) ([]int, error) {
 	return strays, nil
 }
 
-// Variable is the environment variable with the name of the supervised process
-// that a process belongs to. A process that forges it only gets killed a little
+// Variable is the environment variable that contains the name of the supervised process
+// to which a process belongs. A process that forges the variable is only killed a little
 // later.
 const Variable = "ALOFT_PROCESS"
 
@@ -131,7 +131,8 @@ func (r *Reaper) KillStraysOf(ctx context.Context, name string) error {
 	return r.untilNone(ctx, func() ([]int, error) { return r.StraysOf(name) }, func(pid int) { signalPID(pid, syscall.SIGKILL) })
 }
 
-// untilNone calls each for every stray, repeatedly until there are none.
+// untilNone calls each for every stray that look returns, repeatedly until there are
+// none.
 func (r *Reaper) untilNone(ctx context.Context, look func() ([]int, error), each func(pid int)) error {
 	tick := time.NewTicker(strayInterval)
 	defer tick.Stop()
@@ -151,5 +152,5 @@ func (r *Reaper) untilNone(ctx context.Context, look func() ([]int, error), each
 	}
 }
 
-// signalPID signals a stray. It may have ended already.
+// signalPID signals a stray, which may have ended already.
 func signalPID(pid int, sig syscall.Signal) { _ = syscall.Kill(pid, sig) }

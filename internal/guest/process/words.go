@@ -16,7 +16,7 @@ const (
 	maxWords   = 2 << 10
 )
 
-// lastWords logs a service's output and keeps its end.
+// lastWords logs a service's output and keeps the last part.
 type lastWords struct {
 	drained chan struct{} // closed when all output is read
 
@@ -25,8 +25,8 @@ type lastWords struct {
 	size  int
 }
 
-// listen reads r to its end in the background, then closes it. It redacts
-// secret. It also writes the output to printed, unless that is nil.
+// listen reads r until EOF in the background, then closes it. It redacts secret. It also
+// writes the output to printed, unless printed is nil.
 func listen(r io.ReadCloser, log *slog.Logger, secret string, printed *Output) *lastWords {
 	w := &lastWords{drained: make(chan struct{})}
 	go func() {
@@ -69,8 +69,8 @@ func (w *lastWords) keep(line string) {
 	}
 }
 
-// after returns the kept output when all is read, or after d, because another
-// process may keep the service's output open.
+// after returns the kept output once all output is read, or after d: another process may
+// keep the service's output open.
 func (w *lastWords) after(d time.Duration) string {
 	select {
 	case <-w.drained:

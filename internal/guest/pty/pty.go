@@ -1,7 +1,7 @@
-// Package pty opens pseudo-terminals whose master side can be abandoned: a read
-// from it returns when the file is closed or its deadline has passed, even if
-// some process keeps the terminal open forever. creack/pty leaves the master in
-// blocking mode, in which neither ends a read.
+// Package pty opens pseudo-terminals whose master file can be abandoned: a read from the
+// master returns when it is closed or its deadline has passed, even if some process
+// keeps the terminal open forever. creack/pty leaves the master in blocking mode, where
+// neither ends a read.
 package pty
 
 import (
@@ -19,7 +19,7 @@ import (
 // Size is a terminal's size in characters and, optionally, in pixels.
 type Size = pty.Winsize
 
-// Open opens a terminal of that size; end is its master side.
+// Open opens a terminal of that size. end is the terminal's master file.
 func Open(size Size) (end, terminal *os.File, err error) {
 	blocking, terminal, err := pty.Open()
 	if err != nil {
@@ -53,17 +53,16 @@ func Start(cmd *exec.Cmd, size Size) (*os.File, error) {
 	return end, nil
 }
 
-// Copy copies what programs print to a terminal or a pipe, until no process has
-// it open. If w fails, Copy closes end. Once ended is closed, it copies what
-// was printed before and returns, because a background process may keep the
-// terminal open forever.
+// Copy copies the output of programs on a terminal or a pipe to w, until no process has
+// it open. If w fails, Copy closes end. Once ended is closed, Copy returns after copying
+// the output so far, because a background process may keep the terminal open forever.
 func Copy(w io.Writer, end *os.File, ended <-chan struct{}) {
 	done := make(chan struct{})
 	defer close(done)
 	go func() {
 		select {
 		case <-ended:
-			_ = end.SetReadDeadline(time.Now()) // if this fails, the file is closed
+			_ = end.SetReadDeadline(time.Now()) // if this fails, close the file
 		case <-done:
 		}
 	}()
@@ -85,9 +84,9 @@ func Copy(w io.Writer, end *os.File, ended <-chan struct{}) {
 	}
 }
 
-// maxRest limits how much is read, in bytes, after a program has ended, so that
-// another program that keeps printing does not block. The kernel buffers less
-// for a terminal and, by default, for a pipe.
+// maxRest limits how much is read, in bytes, after a program has ended, so that another
+// program that keeps printing does not block Copy. The kernel buffers less for a
+// terminal and, by default, for a pipe.
 const maxRest = 1 << 20
 
 // Rest copies what has been written to a terminal or a pipe so far, without
@@ -95,7 +94,7 @@ const maxRest = 1 << 20
 func Rest(w io.Writer, end *os.File) {
 	conn, err := end.SyscallConn()
 	if err != nil {
-		return // it is closed
+		return // the file is closed
 	}
 	b := make([]byte, 32<<10)
 	for left := maxRest; left > 0; {

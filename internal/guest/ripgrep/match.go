@@ -13,10 +13,10 @@ import (
 // matcher finds matches in text.
 type matcher struct {
 	re *regexp.Regexp
-	// literal is in every match; nil if none is known. Searching for it is much
-	// faster than matching the expression.
+	// literal is part of every match; nil if no such text is known. Searching for literal
+	// is much faster than matching the expression.
 	literal []byte
-	lines   bool // matches are within one line
+	lines   bool // no match spans several lines
 }
 
 func newMatcher(o options) (*matcher, error) {
@@ -42,7 +42,7 @@ func newMatcher(o options) (*matcher, error) {
 	return m, nil
 }
 
-// parseErrors are rg's words for the errors of package syntax.
+// parseErrors are rg's messages for the errors of package syntax.
 var parseErrors = map[syntax.ErrorCode]string{
 	syntax.ErrMissingParen:          "unclosed group",
 	syntax.ErrUnexpectedParen:       "unopened group",
@@ -52,8 +52,8 @@ var parseErrors = map[syntax.ErrorCode]string{
 	syntax.ErrTrailingBackslash:     "incomplete escape sequence, reached end of pattern prematurely",
 }
 
-// parseError returns the error for a pattern that is not valid. Like rg, it
-// marks the place, if that is known.
+// parseError returns the error for an invalid pattern. Like rg, it marks the position,
+// if that is known.
 func parseError(pattern string, err error) error {
 	var bad *syntax.Error
 	if !errors.As(err, &bad) {
@@ -76,7 +76,7 @@ func parseError(pattern string, err error) error {
 	return wrong("regex parse error:\n    %s\n%serror: %s", pattern, mark, words)
 }
 
-// widen makes \d, \w and \s match what they do in Unicode, as rg does.
+// widen makes \d, \w and \s match Unicode characters, as rg does.
 func widen(pattern string) string {
 	if !strings.ContainsRune(pattern, '\\') {
 		return pattern
@@ -138,8 +138,8 @@ func hasNewline(re *syntax.Regexp) bool {
 	return false
 }
 
-// literalOf returns the longest text that is in every match of the expression,
-// as far as that is easily seen.
+// literalOf returns the longest text that it can prove to be in every match of the
+// expression.
 func literalOf(re *syntax.Regexp) string {
 	switch re.Op {
 	case syntax.OpLiteral:
@@ -166,8 +166,8 @@ func literalOf(re *syntax.Regexp) string {
 	return ""
 }
 
-// matches returns the matches in a text of whole lines, each as the bounds of the
-// lines that it touches, without the last line feed.
+// matches returns the matches in a text of whole lines. Each match is given by the
+// bounds of its lines, without the last line feed.
 func (m *matcher) matches(text []byte) iter.Seq2[int, int] {
 	switch {
 	case !m.lines:
@@ -200,8 +200,8 @@ func (m *matcher) withLiteral(text []byte, yield func(start, end int) bool) {
 	}
 }
 
-// across finds matches that may span lines. It joins a match to the previous
-// one if it begins in that one's last line.
+// across finds matches that may span lines. It joins a match to the previous match if it
+// begins in the previous match's last line.
 func (m *matcher) across(text []byte, yield func(start, end int) bool) {
 	if !bytes.Contains(text, m.literal) {
 		return
@@ -214,7 +214,7 @@ func (m *matcher) across(text []byte, yield func(start, end int) bool) {
 		for _, at := range found {
 			first, last := from+at[0], from+at[1]
 			if first < after || first == len(text) && text[len(text)-1] == '\n' {
-				continue // known, or behind the last line
+				continue // reported already, or behind the last line
 			}
 			fresh, after = true, max(last, first+1)
 			s, e := lineAround(text, first, max(first, last-1))
@@ -230,7 +230,7 @@ func (m *matcher) across(text []byte, yield func(start, end int) bool) {
 		if len(found) < most {
 			break
 		}
-		if !fresh { // all of them are in one line
+		if !fresh { // all matches are in one line
 			most *= 2
 		}
 		from, _ = lineAround(text, min(after, len(text)-1), min(after, len(text)-1))

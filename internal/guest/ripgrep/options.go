@@ -19,16 +19,15 @@ type options struct {
 	reverse             bool
 	globs               []string
 	types               []string            // selected
-	defined             map[string][]string // globs of the types added by --type-add
+	defined             map[string][]string // globs of the types that --type-add defines
 	pattern             string
 	paths               []string
 }
 
-// valued are the options with a value, which is in the same or in the next
-// argument.
+// valued are the options that take a value, in the same or in the next argument.
 var valued = []string{"--context", "--after-context", "--before-context", "--sort", "--sortr", "--glob", "--type", "--type-add", "--regexp"}
 
-// ignored are options that change nothing: they are the defaults here.
+// ignored are options without effect, because they are the defaults here.
 var ignored = []string{"--no-config", "--color=never", "--no-messages", "--hidden", "--no-require-git", "--with-filename", "--line-number", "--no-heading"}
 
 func parse(args []string) (options, error) {

@@ -23,8 +23,8 @@ import (
 // Main ends with an error instead of running its tests again.
 const Argument = "--ripgrep"
 
-// Command returns the command line that searches: rg, by its path or name, if
-// it is installed, or else this program with [Argument].
+// Command returns a command line for searching. It starts rg, by its path or name, if rg
+// is installed, or else this program with [Argument].
 func Command(rg string) []string {
 	if rg == "" {
 		rg = "rg"
@@ -64,7 +64,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	case errors.As(err, &usage):
 		fmt.Fprintln(stderr, usage)
 		return exitWrong
-	case err != nil: // as with --no-messages: what could be read was searched
+	case err != nil: // as with --no-messages: the readable files were searched
 		return exitWrong
 	case !found:
 		return exitNothing

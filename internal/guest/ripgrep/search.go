@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	blockSize  = 64 << 10 // of reading; a file with a zero byte in its first block is binary
+	blockSize  = 64 << 10 // block size for reading; a file with a zero byte in its first block is binary
 	maxLine    = 64 << 20 // a longer line ends the search of a file
 	flushAfter = 1 << 20  // bytes of output of one file that are held back to keep it together
 )
@@ -141,14 +141,14 @@ type search struct {
 	block []byte // reused
 }
 
-// file searches a file and prints what it finds. A file that cannot be read is
-// an error, after which rg continues with the others.
+// file searches a file and prints the matches. It returns an error if it cannot read the
+// file; like rg, the caller continues with other files.
 func (s *search) file(f file) (found bool, err error) {
 	in, err := os.Open(f.name)
 	if err != nil {
-		return false, nil // it may have been removed meanwhile; rg names no file either
+		return false, nil // the file may have been removed meanwhile; rg names no file either
 	}
-	defer func() { _ = in.Close() }() // it was only read
+	defer func() { _ = in.Close() }() // opened only for reading
 	p := &printer{search: s, name: f.name}
 	if s.o.multiline {
 		err = s.whole(in, p)
@@ -191,7 +191,7 @@ func (s *search) blocks(in io.Reader, p *printer) error {
 		}
 		read, err := in.Read(block[n:])
 		if err != nil && !errors.Is(err, io.EOF) {
-			return nil // see file
+			return nil // see the function file
 		}
 		if first && read >= 2 && (block[0] == 0xff && block[1] == 0xfe || block[0] == 0xfe && block[1] == 0xff) {
 			return s.whole(io.MultiReader(bytes.NewReader(bytes.Clone(block[:read])), in), p)
@@ -247,17 +247,17 @@ type printer struct {
 	*search
 	name    string
 	matches int
-	line    int  // number of the lines before the text that lines is given
+	line    int  // line number before the text that is passed to lines
 	printed int  // number of the last line that was printed
 	after   int  // lines of context that are still to be printed
 	binary  bool // a zero byte was found
-	done    bool // one match is enough, and was found
+	done    bool // one match is enough and has been found
 }
 
 // lines searches whole lines. It returns how many bytes can be dropped, because
 // no later match needs them as context.
 func (p *printer) lines(text []byte, last bool) (keep int, err error) {
-	at, number := 0, p.line // up to here lines are counted
+	at, number := 0, p.line // number counts the lines before offset at
 	for start, end := range p.m.matches(text) {
 		p.matches++
 		if p.o.names {

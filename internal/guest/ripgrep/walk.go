@@ -14,19 +14,19 @@ import (
 
 // file is a file to search or list.
 type file struct {
-	name     string // as printed: below the path that was given
-	explicit bool   // it was given itself
+	name     string // as printed: starts with the path from the command line
+	explicit bool   // named on the command line
 	time     time.Time
 }
 
 // walker finds the files to search.
 type walker struct {
 	o       options
-	globs   rules // of --glob, as an ignore file: ! excludes there, so the verdicts are swapped
-	only    bool  // a glob selects: files that match none are left out
+	globs   rules // from --glob, as an ignore file: there ! means exclude, so the verdicts are swapped
+	only    bool  // at least one glob includes files: files that match no glob are left out
 	types   []glob
-	global  rules  // of git's excludesFile
-	cwd     string // to which global is relative
+	global  rules  // rules of git's excludesFile
+	cwd     string // working directory, to which global is relative
 	failed  error
 	visited func(file) error
 }
@@ -35,7 +35,7 @@ type walker struct {
 type folder struct {
 	parent *folder
 	abs    string // absolute path; "" is the root
-	ruled  bool   // there are rules
+	ruled  bool   // at least one of kinds has rules
 	git    bool   // a repository's root
 	// rules of .rgignore, .ignore, .gitignore and .git/info/exclude
 	kinds [4]rules
@@ -158,8 +158,8 @@ func foldersAbove(abs string) []string {
 	return all
 }
 
-// enter returns a folder with its ignore rules. Without entries it reads those
-// files that exist.
+// enter returns a folder with its ignore rules. If entries is nil, it tries to read each
+// ignore file.
 func (w *walker) enter(parent *folder, abs string, entries []fs.DirEntry) *folder {
 	has := func(name string) bool { return true }
 	if entries != nil {
@@ -316,12 +316,12 @@ func relative(cwd, abs, prefix string) string {
 	return strings.TrimPrefix(prefix, "/")
 }
 
-// judge applies the ignore files to an entry of a folder. Of each kind of file,
-// the deepest one with a matching line counts. A .gitignore above a
-// repository's root does not count.
+// judge applies the ignore files to an entry of a folder. For each kind of ignore file,
+// the deepest with a matching line decides. A .gitignore above a repository's root is
+// not applied.
 func (w *walker) judge(at *folder, name string, dir bool) verdict {
 	var found [4]verdict
-	inside := true // the repository's root was not passed
+	inside := true // the repository's root has not been reached
 	full := at.abs + "/" + name
 	for f := at; f != nil; f = f.parent {
 		for kind, r := range f.kinds {

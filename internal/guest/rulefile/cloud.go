@@ -6,8 +6,8 @@ import "strings"
 // background agents, such as notes about their machine.
 const cloudHeading = "cursor cloud specific instructions"
 
-// withoutCloudNotes removes the sections for background agents: from their
-// heading to the next one of the same or a higher level.
+// withoutCloudNotes removes the sections for background agents. A section extends from
+// its heading to the next heading of the same or a higher level.
 func withoutCloudNotes(text string) string {
 	var b strings.Builder
 	cutting := 0 // level of the heading of the section being removed

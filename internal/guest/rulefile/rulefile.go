@@ -1,7 +1,7 @@
-// Package rulefile finds and reads the files in which repositories tell agents
-// how to work. The files are hostile by assumption: it reads a limited number of
-// limited size, follows no link out of the repository, never blocks on a file
-// that is not regular, and reports what it leaves out.
+// Package rulefile finds and reads the files in which repositories tell agents how to
+// work. It treats these files as hostile: it limits their number and size, follows no
+// link out of the repository, never blocks on a file that is not regular, and reports
+// which files it leaves out.
 package rulefile
 
 import (
@@ -24,16 +24,16 @@ import (
 // Limits on one read of the rules.
 const (
 	maxFolders = 100
-	maxEntries = 20_000 // names in folders of rules
-	maxDepth   = 8      // of those folders
+	maxEntries = 20_000 // names in rule folders
+	maxDepth   = 8      // nesting of rule folders
 )
 
-// Folders are the folders, relative to a folder of the repository, whose files
-// with front matter are rules.
+// Folders are the rule folders, relative to a folder of the repository. Files in them
+// that have front matter are rules.
 var Folders = []string{".cursor/rules", ".aloft/rules"}
 
-// Skills lists the folders with folders of skills, and Commands the folders
-// with commands.
+// Skills lists the folders that contain one folder per skill; Commands lists the folders
+// that contain commands.
 var (
 	Skills   = []string{".cursor/skills", ".aloft/skills", ".agents/skills", ".claude/skills", ".codex/skills"}
 	Commands = []string{".cursor/commands", ".aloft/commands", ".claude/commands"}
@@ -51,8 +51,8 @@ type Options struct {
 	// CloudNotes selects the sections of these files that are only for
 	// background agents.
 	CloudNotes bool
-	// Check returns why a file, given by its absolute path, is hidden from the
-	// agent, or nil. The function may be nil.
+	// Check returns why a file is hidden from the agent, or nil if it is not. The file is
+	// given by its absolute path. Check itself may be nil.
 	Check func(file string) error
 }
 
@@ -82,12 +82,12 @@ type reader struct {
 	ctx        context.Context
 	options    Options
 	repository string
-	root       *os.Root // of the repository
+	root       *os.Root // root of the repository
 	entries    int
-	room       int // bytes
+	room       int // how many more bytes may be read
 	rules      []rule.Rule
 	left       []rule.LeftOut
-	more       int // how many entries left lacks
+	more       int // number of omitted files that left does not list
 }
 
 func (r *reader) close() {
@@ -104,7 +104,7 @@ func (r *reader) leave(source, format string, args ...any) {
 	r.left = append(r.left, rule.LeftOut{Source: source, Why: fmt.Sprintf(format, args...)})
 }
 
-// open opens the root of the repository. It reports whether there is one.
+// open opens the root of the repository. It returns false if there is none.
 func (r *reader) open(repository string) bool {
 	if r.root != nil && r.repository == repository {
 		return true
@@ -157,7 +157,7 @@ func (r *reader) plain(source, folder, text string) (rule.Rule, []string, bool) 
 	return rule.Parse(source, folder, false, text)
 }
 
-// all reads the files below a folder that keep selects.
+// all reads the files below a folder for which keep returns true.
 func (r *reader) all(f rule.Folder, folder string, keep func(name string) bool, as parse) {
 	var names []string
 	r.walk(path.Join(f.Path, folder), keep, 0, &names)
@@ -171,7 +171,7 @@ func (r *reader) all(f rule.Folder, folder string, keep func(name string) bool, 
 	}
 }
 
-// below returns a path of the workspace as a path of the repository.
+// below converts a path relative to the workspace to a path relative to the repository.
 func (r *reader) below(name string) string {
 	if r.repository == "" {
 		return cmp.Or(name, ".")
@@ -269,7 +269,7 @@ func (r *reader) file(of rule.Folder, name string, as parse) {
 	r.rules = append(r.rules, parsed)
 }
 
-// skill adds a skill. Of two with the same name in one folder, the first counts.
+// skill adds a skill. If two skills in one folder have the same name, the first counts.
 func (r *reader) skill(parsed rule.Rule) {
 	if slices.ContainsFunc(r.rules, func(o rule.Rule) bool {
 		return o.Kind == rule.Skill && o.Folder == parsed.Folder && o.Name() == parsed.Name()
@@ -287,7 +287,7 @@ func (r *reader) exists(name string) bool {
 // read returns the contents of a regular file.
 func (r *reader) read(name string) (text string, missing bool, err error) {
 	below := r.below(name)
-	info, err := r.root.Stat(below) // before it is opened, since that may block or have an effect
+	info, err := r.root.Stat(below) // check before opening, because opening may block or have a side effect
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		if link, err := r.root.Lstat(below); err == nil && link.Mode()&fs.ModeSymlink != 0 {
 			return "", false, errors.New("it is a broken symbolic link")
@@ -310,7 +310,7 @@ func (r *reader) read(name string) (text string, missing bool, err error) {
 		return "", false, errors.New(r.reason(name, err))
 	}
 	defer f.Close()
-	if info, err = f.Stat(); err == nil { // it may have been replaced
+	if info, err = f.Stat(); err == nil { // check again: the file may have been replaced
 		err = readable(info)
 	}
 	if err != nil {
@@ -345,7 +345,7 @@ func (r *reader) reason(name string, err error) string {
 		return "the agent's user may not read it"
 	case lerr == nil && info.Mode()&fs.ModeSymlink != 0:
 		return "its symbolic links leave the repository or form a loop"
-	case strings.Contains(err.Error(), "escapes"): // a folder on the way is such a link
+	case strings.Contains(err.Error(), "escapes"): // a folder of the path is a link out of the repository
 		return "it is outside the repository"
 	}
 	var cause *fs.PathError

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// oneSpelling are file systems on which a mount covers every spelling of a
-// name: they are case-sensitive, or the kernel knows that they are not.
+// oneSpelling are file systems on which a mount covers every spelling of a name: either
+// the file system is case-sensitive, or the kernel knows that it is not.
 var oneSpelling = []int64{
 	unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC, unix.OVERLAYFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC,
 	unix.RAMFS_MAGIC, unix.EROFS_SUPER_MAGIC_V1, unix.SQUASHFS_MAGIC, unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC, unix.DEVPTS_SUPER_MAGIC,
@@ -33,7 +33,7 @@ func (hostTree) Folds(dir string) bool {
 		return true
 	}
 	defer func() { _ = f.Close() }()
-	names, _ := f.Readdirnames(namesTried) // with no names, none is tried below
+	names, _ := f.Readdirnames(namesTried) // if there are no names, none is tried below
 	tried := false
 	for _, name := range append(names, "../"+filepath.Base(dir)) {
 		at := filepath.Join(dir, name)

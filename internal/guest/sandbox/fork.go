@@ -14,12 +14,12 @@ import (
 type call struct {
 	number uintptr
 	args   [6]uintptr
-	from   [6]uint16        // if not 0, the saved result to pass as this argument
+	from   [6]uint16        // for each argument: if not 0, the saved result to pass instead
 	save   uint16           // where to save the result, if not 0
-	put    *int32           // also store the result here, if not nil
+	put    *int32           // if not nil, where to store the result, too
 	passes [2]syscall.Errno // errors to ignore
-	path   bool             // it opens a path that the plan saw
-	past   int              // if not 0, the call to continue with if the path has vanished or is not accessible
+	path   bool             // the call opens a path that the plan contains
+	past   int              // if not 0, index of the call at which to continue if the path has vanished or is not accessible
 	what   string           // for error messages
 }
 
@@ -88,7 +88,7 @@ type CallError struct {
 	What string
 	Err  error
 	exec bool
-	path bool // the call opened a path that the plan saw
+	path bool // the call opened a path that the plan contains
 }
 
 func (e *CallError) Error() string { return e.What + ": " + e.Err.Error() }
@@ -102,8 +102,8 @@ func (e *CallError) moved() bool {
 // Unwrap returns the errno.
 func (e *CallError) Unwrap() error { return e.Err }
 
-// beforeFork and its counterparts block the Go runtime's signals for a child
-// that has only one of the runtime's threads. gVisor uses them in the same way.
+// beforeFork and its counterparts block the Go runtime's signals, because the child has
+// only one of the runtime's threads. gVisor uses them in the same way.
 //
 //go:linkname beforeFork syscall.runtime_BeforeFork
 func beforeFork()
@@ -126,12 +126,11 @@ type child struct {
 	program *program // set before ready is
 	ready   uint32   // 1 once program is set
 	parent  uintptr  // process id of the parent
-	// The index of the call that failed in the child, and its error.
+	// The index of the call that failed in the child, and the call's error.
 	failed int
 	errno  syscall.Errno
 
-	// Set when done is closed, which is when the child has called exec or
-	// exited.
+	// Set when done is closed, after the child has called exec or exited.
 	pid  int
 	err  syscall.Errno // error of creating the child
 	done chan struct{}
@@ -155,8 +154,8 @@ func (b *child) waitExec(flags uintptr) {
 	close(b.done)
 }
 
-// run makes the child run the program's calls, of which the last is its exec,
-// and returns when it has.
+// run makes the child run the program's calls, the last of which is its exec. It returns
+// when the child has called exec or exited.
 func (b *child) run(p *program) (pid int, err error) {
 	b.program = p
 	atomic.StoreUint32(&b.ready, 1)
@@ -165,7 +164,7 @@ func (b *child) run(p *program) (pid int, err error) {
 	return b.end()
 }
 
-// end returns the child's process id, or the error that made it fail.
+// end returns the child's process id, or the error of the call that failed.
 func (b *child) end() (pid int, err error) {
 	if b.err != 0 {
 		return 0, &CallError{What: "make namespaces", Err: b.err}
@@ -178,7 +177,7 @@ func (b *child) end() (pid int, err error) {
 	return 0, &CallError{What: failed.what, Err: b.errno, exec: failed.number == unix.SYS_EXECVE, path: failed.path}
 }
 
-// abandon makes a child exit that gets no program.
+// abandon makes a child exit that never received a program.
 func (b *child) abandon() {
 	p := &program{}
 	p.add("end", unix.SYS_EXIT_GROUP, 0)
@@ -204,18 +203,18 @@ func (p *program) start(flags uintptr) (pid int, err error) {
 	return b.end()
 }
 
-// futex operations on memory that no other process shares.
+// Futex operations on memory that is private to this process.
 const (
 	futexWait = 0 | 128
 	futexWake = 1 | 128
 )
 
-// fork clones the process and runs the child's calls. After the clone the child
-// must not allocate memory or grow its stack, since it has no other threads to
-// help. The parent's thread sleeps until the child has called exec or exited,
-// and then sees what the child wrote. The kernel kills the child if that thread
-// exits. The Go runtime does not end the thread, unless a goroutine exits with
-// the thread locked.
+// fork clones the process and runs the child's calls. After the clone, the child must
+// not allocate memory or grow its stack: the runtime's other threads, which would be
+// needed for that, do not exist in the child. The parent's thread sleeps until the child
+// has called exec or exited, and then sees what the child wrote. The kernel kills the
+// child if that thread exits. The Go runtime does not end the thread, unless a goroutine
+// exits with the thread locked.
 //
 //go:noinline
 //go:norace
@@ -230,7 +229,7 @@ func (b *child) fork(flags uintptr) (pid int, errno syscall.Errno) {
 	afterForkInChild()
 	_, _, _ = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0, 0)
 	if parent, _, _ := syscall.RawSyscall6(unix.SYS_GETPPID, 0, 0, 0, 0, 0, 0); parent != b.parent {
-		exit() // the parent died before
+		exit() // the parent died before the call above
 	}
 	for atomic.LoadUint32(&b.ready) == 0 {
 		_, _, _ = syscall.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&b.ready)), futexWait, 0, 0, 0, 0)

@@ -77,7 +77,7 @@ func socketFolders(uid int) []string {
 	return []string{"/run", "/var/run", "/tmp/.X11-unix", "/tmp/.ICE-unix", "/tmp/tmux-" + id, "/tmp/.tmux-" + id}
 }
 
-// keptFiles must stay readable although they are in masked folders.
+// keptFiles must stay readable although they may be in masked folders.
 var keptFiles = []string{"/etc/resolv.conf", "/run/current-system", "/run/wrappers", "/run/opengl-driver"}
 
 // Sockets returns the paths to mask: the folders of sockets, and each unix
@@ -132,8 +132,7 @@ func read(name string) ([]byte, error) {
 // ignoreFile lists the files that are hidden from agents.
 const ignoreFile = ".cursorignore"
 
-// maxNear limits the number of folders of a root that are searched before a
-// command.
+// maxNear limits the number of a root's folders that are searched before a command.
 const maxNear = 256
 
 // nearby is a root folder or one of its direct subfolders, with the
@@ -192,8 +191,8 @@ func has(dir, name string) bool {
 	return unix.Lstat(dir+"/"+name, &st) == nil
 }
 
-// hidden returns the paths that the .cursorignore files in a root and below it
-// hide. If the root has none, only those of its direct subfolders count.
+// hidden returns the paths that the .cursorignore files in and below a root hide. If the
+// root itself has none, only the files in its direct subfolders count.
 func hidden(root string, near []nearby) ([]string, error) {
 	if has(root, ignoreFile) {
 		return hiddenBelow(root)
@@ -254,7 +253,7 @@ func hiddenBelow(root string) ([]string, error) {
 	return hidden, err
 }
 
-// streams returns the named files behind the descriptors 0, 1 and 2.
+// streams returns the files behind the descriptors 0, 1 and 2 that have names.
 func streams() []Stream {
 	var all []Stream
 	for fd := range 3 {
@@ -276,8 +275,8 @@ func streams() []Stream {
 	return all
 }
 
-// folderStreams reports whether a standard descriptor is a folder, through
-// which a command could bypass the mounts.
+// folderStreams reports whether a standard descriptor is a folder. Through a folder, a
+// command could bypass the mounts.
 func folderStreams() bool {
 	for fd := range 3 {
 		var st unix.Stat_t

@@ -10,9 +10,9 @@ import (
 // keepPause is the keeper's polling interval.
 const keepPause = 500 * time.Millisecond
 
-// Keep runs the keeper process: it waits until no process is left in a mount
-// namespace, then removes the sandbox's placeholders. Its descriptors from 3 on
-// are the locked placeholders.
+// Keep runs the keeper process: it waits until no process is left in a mount namespace,
+// then removes the sandbox's placeholders. The placeholders are locked, and open as its
+// descriptors from 3 on.
 func Keep(args []string) error {
 	if len(args) == 0 {
 		return fmt.Errorf("no namespace given")

@@ -34,7 +34,7 @@ func (m memo) Resolve(name string) string {
 	return r
 }
 
-// resolve resolves the cached parent and only asks about the last element of
+// resolve resolves the cached parent, and asks the tree only about the last element of
 // the path, unless that is a link.
 func (m memo) resolve(name string) string {
 	if name == "/" || !path.IsAbs(name) || path.Clean(name) != name {

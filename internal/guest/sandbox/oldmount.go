@@ -47,7 +47,7 @@ func parseMounts(text []byte) []Mounted {
 	return all
 }
 
-// unescape decodes the octal escapes for spaces and the like in mountinfo.
+// unescape decodes the octal escapes in mountinfo, for example for spaces.
 func unescape(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -63,10 +63,10 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// mountOld adds the calls that make the layout's mounts with mount(2), which
-// can bind existing files and change the flags of one mount at a time. As with
-// the newer system calls, it passes paths as descriptors, so that replacing a
-// path by a link does not redirect a mount.
+// mountOld adds the calls that make the layout's mounts with mount(2), which can bind
+// existing files and change the flags of one mount at a time. Like the newer system
+// calls, it passes paths as descriptors, so that replacing a path by a link does not
+// redirect a mount.
 func (l Layout) mountOld(p *program, on []Mounted, lenient bool) {
 	// Bind mount each path that stays unchanged on itself, so that it has its
 	// own flags.
@@ -92,8 +92,7 @@ func (l Layout) mountOld(p *program, on []Mounted, lenient bool) {
 	}
 	blank := l.blankDir() + "/.masked"
 	if dir := l.blankDir(); dir != "" {
-		// A unix socket without a listener serves as a file that nobody can
-		// open.
+		// A unix socket without a listener serves as a file that cannot be opened.
 		p.mountNew("tmpfs", dir, "mode=0755")
 		p.add("make "+blank, unix.SYS_MKNODAT, atCWD, blank, unix.S_IFSOCK, 0)
 	}
@@ -140,8 +139,8 @@ func (l Layout) mountOld(p *program, on []Mounted, lenient bool) {
 	}
 }
 
-// blankDir returns the masked folder for the file that is mounted over masked
-// files. It is a folder that is not inside another mount; "" if there is none.
+// blankDir returns the masked folder that holds the file to mount over masked files. The
+// folder is not inside another mount; "" if there is none.
 func (l Layout) blankDir() string {
 	for _, m := range l.Mounts {
 		if m.Mode == Masked && m.Kind == Dir && strings.Count(m.Path, "/") == 1 {
@@ -166,7 +165,7 @@ func flagsAt(on []Mounted, name string) (flags uintptr) {
 	return flags
 }
 
-// dupTo duplicates a descriptor to a fixed number, whose /proc path is known in
+// dupTo duplicates a descriptor to a fixed number, so that its /proc path is known in
 // advance.
 func (p *program) dupTo(fd result, number int) string {
 	p.add("name a descriptor", unix.SYS_DUP3, fd, number, unix.O_CLOEXEC)

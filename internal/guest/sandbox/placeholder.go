@@ -14,11 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A placeholder is an empty file or folder with the sticky bit set, which has
-// no effect on entries that only their owner can write. The bit is set at
-// creation, so that a placeholder is never confused with a real file. If a
-// killed process leaves it behind, the next sandbox recognizes it and removes
-// it.
+// A placeholder is an empty file or folder that is marked with the sticky bit. The bit
+// has no effect on entries that only their owner can write. It is set at creation, so
+// that a placeholder is never confused with a real file. If a killed process leaves a
+// placeholder behind, the next sandbox recognizes and removes it.
 const (
 	placeholderDir  = unix.S_ISVTX | 0o755
 	placeholderFile = unix.S_ISVTX | 0o644
@@ -32,9 +31,9 @@ func isPlaceholder(st *unix.Stat_t) bool {
 	return kind == unix.S_IFDIR || kind == unix.S_IFREG && st.Size == 0
 }
 
-// heldPlaceholders are the placeholders in use, each with a shared lock. Several sandboxes
-// may share one, and the last removes it. Removing one in use would end the
-// protection of its path.
+// heldPlaceholders are the placeholders in use, each with a shared lock. Several
+// sandboxes may share a placeholder; the last sandbox removes it, because earlier
+// removal would end the protection of its path.
 type heldPlaceholders []heldPlaceholder
 
 type heldPlaceholder struct {
@@ -45,8 +44,8 @@ type heldPlaceholder struct {
 // errMoved says that the files changed while a plan was made.
 var errMoved = errors.New("other processes are changing the protected files")
 
-// holdPlaceholders creates the plan's placeholders and locks those that exist
-// already. It returns errMoved if one was removed meanwhile; the caller must
+// holdPlaceholders creates the plan's placeholders, and locks those that exist already.
+// It returns errMoved if an existing placeholder was removed meanwhile; the caller must
 // then plan again.
 func holdPlaceholders(l Layout) (heldPlaceholders, error) {
 	var h heldPlaceholders
@@ -72,7 +71,7 @@ func holdPlaceholders(l Layout) (heldPlaceholders, error) {
 		if err == nil && isPlaceholder(&st) {
 			err = h.take(m.Path)
 		}
-		if err != nil { // it existed when the plan was made
+		if err != nil { // the placeholder existed when the plan was made
 			h.release()
 			return nil, errMoved
 		}
@@ -101,7 +100,7 @@ func (h *heldPlaceholders) take(name string) error {
 	if err != nil {
 		return errMoved
 	}
-	// Another sandbox may be removing it, or have removed it.
+	// Another sandbox may be removing the placeholder, or have removed it.
 	if lockfile.Shared(lock) != nil || !lockfile.IsAt(lock, name) {
 		_ = lock.Close()
 		return errMoved
@@ -114,8 +113,8 @@ func (h heldPlaceholders) has(name string) bool {
 	return slices.ContainsFunc(h, func(s heldPlaceholder) bool { return s.path == name })
 }
 
-// release unlocks the placeholders, children first, and removes those that no
-// other sandbox uses and that still are empty.
+// release unlocks the placeholders, children first. It removes those that no other
+// sandbox uses and that are still empty.
 func (h heldPlaceholders) release() {
 	slices.SortFunc(h, func(a, b heldPlaceholder) int { return strings.Compare(b.path, a.path) })
 	for _, s := range h {
@@ -126,8 +125,8 @@ func (h heldPlaceholders) release() {
 	}
 }
 
-// remove removes a placeholder, unless its path names another file by now. It
-// keeps a folder that is in use and clears its mark.
+// remove removes a placeholder, unless its path names another file by now. It keeps a
+// folder that is no longer empty, and clears the folder's mark.
 func (s heldPlaceholder) remove() {
 	var now unix.Stat_t
 	if unix.Lstat(s.path, &now) != nil || !lockfile.IsAt(s.lock, s.path) || !isPlaceholder(&now) {

@@ -25,9 +25,9 @@ func (p *planner) missing(format string, args ...any) {
 	p.Missing = append(p.Missing, fmt.Sprintf(format, args...))
 }
 
-// isolate returns the namespaces that a policy needs: a command whose network
-// is not the host's always gets its own. It needs no file system to decide
-// that.
+// isolate returns the namespaces that a policy needs, which does not depend on the file
+// system. A command that does not use the host's network always gets its own network
+// namespace.
 func isolate(pol sandboxpolicy.Policy, k Kernel) Layout {
 	return Layout{
 		User: k.owner(), Mount: k.Namespaces, IPC: k.Namespaces,
@@ -36,7 +36,7 @@ func isolate(pol sandboxpolicy.Policy, k Kernel) Layout {
 	}
 }
 
-// network notes which network rules cannot be enforced.
+// network records which network rules cannot be enforced.
 func (p *planner) network() {
 	pol := p.spec.Rules.Policy
 	switch {
@@ -72,7 +72,7 @@ func (p *planner) files() {
 	}
 }
 
-// withoutMounts notes what cannot be enforced without mounts.
+// withoutMounts records what cannot be enforced without mounts.
 func (p *planner) withoutMounts() {
 	why := cmp.Or(p.kernel.Why, "none can be created")
 	for _, root := range p.spec.Rules.Roots() {
@@ -95,7 +95,7 @@ func (p *planner) writable(name string) bool {
 	return slices.ContainsFunc(p.spec.Rules.Writable, func(g sandboxpolicy.Grant) bool { return sandboxpolicy.Below(p.resolve(g.Path), name) })
 }
 
-// resolve returns a path with links resolved, as Landlock and mounts need it.
+// resolve returns a path with links resolved, as Landlock and mounts require.
 func (p *planner) resolve(name string) string { return cmp.Or(p.tree.Resolve(name), name) }
 
 // holes plans mounts for exceptions within paths, which Landlock cannot
@@ -162,7 +162,7 @@ func (p *planner) holes() {
 	slices.SortFunc(p.Placeholders, func(a, b Placeholder) int { return cmp.Compare(a.Path, b.Path) })
 }
 
-// spellings notes where a mounted path could be reached under another spelling.
+// spellings records mounted paths that could be reached under another spelling.
 func (p *planner) spellings() {
 	told := map[string]bool{}
 	for _, m := range p.Mounts {
@@ -177,8 +177,8 @@ func (p *planner) spellings() {
 	}
 }
 
-// boundary restricts reading without Landlock: it masks every entry of the root
-// folder that no rule allows, and keeps paths below it that a rule allows.
+// boundary restricts reading without Landlock: it masks every entry of the root folder
+// that no rule allows, but keeps paths below the entry that a rule allows.
 func (p *planner) boundary() {
 	if p.Files != 0 || p.spec.Rules.Readable == nil {
 		return
@@ -186,7 +186,7 @@ func (p *planner) boundary() {
 	for _, name := range p.tree.Names("/") {
 		at := path.Join("/", name)
 		open := slices.ContainsFunc(p.spec.Rules.Readable, func(g sandboxpolicy.Grant) bool { return sandboxpolicy.Below(p.resolve(g.Path), at) })
-		// A link's target is checked by itself.
+		// A link's target is checked on its own.
 		if kind := p.tree.Kind(at); !open && kind != Link && kind != None {
 			p.mounts[at] = Mount{Path: at, Mode: Masked, Kind: kind}
 		}
@@ -290,8 +290,8 @@ var ofGit = slices.DeleteFunc(slices.Clone(sandboxpolicy.Protections), func(r sa
 // maxModules limits how deep submodule names may be nested.
 const maxModules = 8
 
-// repository protects the git folders that a repository keeps for others: its
-// submodules, whose names may have slashes, and its worktrees.
+// repository protects the folders in a repository's git folder that belong to other
+// repositories and worktrees: submodules, whose names may have slashes, and worktrees.
 func (p *planner) repository(git string, depth int) {
 	if p.tree.Kind(git) != Dir || depth > maxModules {
 		return
@@ -353,13 +353,13 @@ func (p *planner) protect(root string, rules []sandboxpolicy.Protection) {
 	}
 }
 
-// open makes a folder writable inside one that is read-only.
+// open makes a folder writable that is inside a read-only folder.
 func (p *planner) open(name string) {
 	switch p.tree.Kind(name) {
 	case Dir:
 	case None:
 		if p.tree.IsPlaceholder(path.Dir(name)) {
-			return // it belonged to another sandbox and is gone
+			return // the folder was another sandbox's placeholder and is gone
 		}
 		p.Placeholders = append(p.Placeholders, Placeholder{Path: name, Kind: Dir})
 	default:
@@ -368,9 +368,9 @@ func (p *planner) open(name string) {
 	p.mounts[name] = Mount{Path: name, Mode: Writable, Kind: Dir}
 }
 
-// link protects a path and, if it or a folder above it is a link, its target.
-// It returns the target, or "" if that does not exist. The link itself is
-// protected too, because it could be replaced.
+// link protects a path. If the path or a folder above it is a link, link also protects
+// its target. It returns the target, or "" if the target does not exist. The link itself
+// is protected too, because it could be replaced.
 func (p *planner) link(name string, kind Kind) string {
 	for dir := name; dir != "/" && p.writable(path.Dir(dir)); dir = path.Dir(dir) {
 		if p.tree.Kind(dir) == Link {

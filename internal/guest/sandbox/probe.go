@@ -19,8 +19,8 @@ func ABI() int {
 	return abi
 }
 
-// Assume returns what this host can probably enforce. Whether it can create
-// namespaces is only known once it tries.
+// Assume returns what this host can probably enforce. Only an attempt shows whether it
+// can create namespaces.
 func Assume() Kernel {
 	k := Kernel{Landlock: ABI(), Namespaces: true, Privileged: privileged(), UID: os.Geteuid(), GID: os.Getegid()}
 	if _, _, errno := unix.Syscall(unix.SYS_MOUNT_SETATTR, ^uintptr(0), 0, 0); errno == unix.ENOSYS {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ProxyPort is the port of the proxy on loopback in the sandbox's network
-// namespace, which is otherwise empty.
+// ProxyPort is the proxy's port on loopback in the sandbox's network namespace. Nothing
+// else listens in that namespace.
 const ProxyPort = 3128
 
 // Descriptors with fixed numbers, higher than those that programs use.
@@ -20,8 +20,8 @@ const (
 	toFD       = 1002 // target of a mount(2)
 )
 
-// noLinks opens exactly the path that the plan saw: it fails if an element has
-// been replaced by a link.
+// noLinks opens exactly the path in the plan: it fails if an element has been replaced
+// by a link.
 var noLinks = unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
 
 // compile returns the system calls that apply the layout and then execute the
@@ -49,8 +49,8 @@ func (l Layout) compile(k Kernel, lenient bool, dir, file string, argv, env []st
 			l.mount(p, lenient)
 		}
 	}
-	// Change to the directory again by name: the parent's working directory is
-	// now hidden below the mounts.
+	// Change to the directory again by name: the mounts now hide the parent's working
+	// directory.
 	p.add("change to "+dir, unix.SYS_CHDIR, dir)
 	p.add("bound core dumps", unix.SYS_PRLIMIT64, 0, unix.RLIMIT_CORE, unsafe.Pointer(&unix.Rlimit{}), 0)
 	ruleset := l.ruleset(p)
@@ -106,10 +106,10 @@ func (p *program) loopback(proxy bool) {
 	p.add("close a socket", unix.SYS_CLOSE, s)
 }
 
-// mount adds the calls that make the layout's mounts, parents first. If lenient
-// is set, fleeting ones that have disappeared are skipped.
+// mount adds the calls that make the layout's mounts, parents first. If lenient is set,
+// it skips fleeting mounts whose paths have disappeared.
 func (l Layout) mount(p *program, lenient bool) {
-	// Open the paths that stay unchanged before the rest is made read-only.
+	// Before making the rest read-only, open the paths whose mode must not change.
 	kept := map[string]result{}
 	for _, m := range l.Mounts {
 		if m.Mode.stays() || m.Mode == Writable {
@@ -264,8 +264,8 @@ func (l Layout) has(name string) bool {
 	return false
 }
 
-// lastCapability is higher than any kernel's; for capabilities it does not
-// know, a kernel returns EINVAL.
+// lastCapability is higher than any kernel's. For unknown capabilities a kernel returns
+// EINVAL.
 const lastCapability = 63
 
 // dropPrivileges drops all capabilities and every way to regain them.
@@ -273,8 +273,8 @@ func dropPrivileges(p *program) {
 	p.add("no_new_privs", unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 	p.add("ambient capabilities", unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
 	for c := range lastCapability + 1 {
-		// A process without CAP_SETPCAP gets EPERM; it has no capabilities
-		// anyway, and no_new_privs keeps it that way.
+		// A process without CAP_SETPCAP gets EPERM. Such a process has no capabilities anyway,
+		// and no_new_privs prevents gaining any.
 		p.add("bounding capabilities", unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0, 0, 0).ignore(unix.EINVAL, unix.EPERM)
 	}
 	header := &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}

@@ -14,17 +14,16 @@ import (
 // Request describes a sandbox in a form that can be passed to another process.
 type Request struct {
 	Policy     sandboxpolicy.Policy
-	Workspaces []string // absolute; relative paths in the policy are below the first
+	Workspaces []string // absolute; relative paths in the policy are relative to the first
 	Home       string   // ~ in the policy's paths; $HOME by default
 	Temp       []string // folders for temporary files; by default the usual ones and $TMPDIR
-	// Masked are more paths that would lead out of the sandbox, such as the
-	// folder of a terminal's socket. Writable are exceptions that stay
-	// writable.
+	// Masked are additional paths to hide because they lead out of the sandbox, such as the
+	// folder of a terminal's socket. Writable are exceptions that stay writable.
 	Masked   []string
 	Writable []string
 	Fixed    []string // read-only, wherever they are
-	// Repositories are folders in the workspaces whose git files are protected,
-	// besides those that are found near the workspaces' roots.
+	// Repositories are additional folders in the workspaces whose git files are protected.
+	// Repositories near the workspaces' roots are found without being listed.
 	Repositories []string
 	// BestEffort continues even if the host cannot enforce all of the policy.
 	BestEffort bool

@@ -26,14 +26,14 @@ import (
 
 // The sandbox's own exit codes. All others are the command's.
 const (
-	ExitUnenforceable = 123 // the host cannot enforce the policy; nothing was run
+	ExitUnenforceable = 123 // the host cannot enforce the policy; the command was not run
 	ExitFailed        = 125
 	ExitCannot        = 126
 	ExitNotFound      = 127
 )
 
-// A Server serves the sandbox's network. It accepts the connections that the
-// command makes to its proxy, and returns when the listener is closed.
+// A Server serves the sandbox's network. It accepts the command's connections to the
+// proxy, and returns when the listener is closed.
 type Server interface{ Serve(net.Listener) error }
 
 // Job is one command to run in a sandbox.
@@ -82,8 +82,8 @@ func Run(job Job) (int, error) {
 		code, err := job.runOnce(kernel, file, try > firmTries)
 		step, isStep := errors.AsType[*CallError](err)
 		if isStep && !step.exec && kernel.Namespaces && isRefusal(step.Err) {
-			// Plan again without namespaces. That either fails and says what is
-			// missing, or continues if the spec asks for best effort.
+			// Plan again without namespaces. The plan either fails with an error that says what
+			// is missing, or succeeds if the spec asks for best effort.
 			kernel.Namespaces, kernel.Why = false, step.Error()
 			continue
 		}
@@ -96,10 +96,10 @@ func Run(job Job) (int, error) {
 	}
 }
 
-// How often to plan again if files change meanwhile: other processes create and
-// remove files in the folders for temporary files. A removed socket may
-// reappear under the same name, so the first attempts plan again; later
-// attempts skip removed paths.
+// How often to plan again if files change meanwhile, for example because other processes
+// create and remove files in the folders for temporary files. A removed socket may
+// reappear under the same name, so the first attempts plan again; later attempts skip
+// removed paths.
 const (
 	firmTries = 10
 	maxTries  = 100
@@ -241,8 +241,8 @@ func passSignals() <-chan os.Signal {
 	return passed
 }
 
-// wait waits for the child and forwards signals to it. It also reports whether
-// everything that the child started has ended.
+// wait waits for the child and forwards signals to it. alone reports whether all
+// processes that the child started have ended.
 func wait(pid int, passed <-chan os.Signal) (status unix.WaitStatus, alone bool) {
 	go func() {
 		for s := range passed {
@@ -334,8 +334,8 @@ func lookPath(name, dir string, env []string) (string, error) {
 	return "", fmt.Errorf("%s: %w", name, exec.ErrNotFound)
 }
 
-// keep hands the placeholders to a process that lives as long as the processes
-// that the command left running.
+// keep passes the placeholders to a keeper, which runs as long as the processes that the
+// command left running.
 func (job Job) keep(r prepared) error {
 	namespace, _, _ := bytes.Cut(r.program.namespace[:], []byte{0})
 	if len(namespace) == 0 {

@@ -36,17 +36,16 @@ type Kernel struct {
 	Namespaces bool // mount, network and IPC namespaces can be created
 	Privileged bool // no user namespace is needed: the process has CAP_SYS_ADMIN
 	UID, GID   int
-	// OldMounts says that mount_setattr is missing (it needs Linux 5.12, and
-	// gVisor lacks it). Then mount(2) is used, which changes each mount in
-	// Mounted separately.
+	// OldMounts says that mount_setattr is missing (it needs Linux 5.12, and gVisor lacks
+	// it). Then the sandbox uses mount(2), which changes each mount in Mounted separately.
 	OldMounts bool
 	Mounted   []Mounted
 	Why       string // why namespaces cannot be created: the error of the attempt
 }
 
-// owner reports whether to create the namespaces in a user namespace. That is
-// necessary without privileges, and also if Landlock does not keep root from
-// the memory and folders of its other processes.
+// owner reports whether to create the namespaces in a user namespace. That is necessary
+// without privileges. It is also necessary without Landlock, which otherwise keeps root
+// from the memory and folders of its other processes.
 func (k Kernel) owner() bool { return k.Namespaces && (!k.Privileged || k.Landlock == 0) }
 
 // Mounted is a mount of this host, with its MS_ flags.
@@ -73,26 +72,25 @@ type Tree interface {
 	Names(dir string) []string      // names in a folder, sorted
 	Resolve(path string) string     // the path with links resolved; "" if it does not exist
 	IsPlaceholder(path string) bool // whether it is a placeholder of a running or killed sandbox
-	// Folds reports whether the folder's file system ignores case without the
-	// kernel knowing it. A mount on one spelling then does not cover the
-	// others.
+	// Folds reports whether the folder's file system ignores case without the kernel
+	// knowing. A mount on one spelling then does not cover the others.
 	Folds(dir string) bool
 }
 
 // Spec describes a sandbox.
 type Spec struct {
 	Rules sandboxpolicy.Rules
-	// Masked are paths to make empty in addition to those that the rules hide:
-	// folders and files of sockets that lead out of the sandbox. Paths that do
-	// not exist when they are mounted are skipped.
+	// Masked are paths to make empty in addition to those that the rules hide: folders and
+	// files of sockets that lead out of the sandbox. Paths that no longer exist at the time
+	// of mounting are skipped.
 	Masked []string
 	// Kept are files inside masked paths that stay readable, such as the
 	// resolver's configuration.
 	Kept []string
 	// BestEffort continues even if the kernel cannot enforce everything.
 	BestEffort bool
-	// Streams are the files behind descriptors 0, 1 and 2 that can be opened by
-	// name, with the access that the descriptor gives.
+	// Streams are the files behind descriptors 0, 1 and 2 that have a name, with the
+	// descriptors' access modes.
 	Streams []Stream
 }
 
@@ -108,7 +106,7 @@ type Mode int
 // The modes. If several apply to a path, the last one in this list wins.
 const (
 	Anchor   Mode = iota // unchanged, but cannot be renamed or removed
-	Writable             // writable, inside a path that is not
+	Writable             // writable, inside a path that is not writable
 	Fixed                // read-only
 	Masked               // empty
 	Kept                 // unchanged, inside a masked path
@@ -122,14 +120,13 @@ type Mount struct {
 	Path string
 	Mode Mode
 	Kind Kind
-	// Fleeting says that the path is another program's socket. If it is removed
-	// before it is masked, that is not an error.
+	// Fleeting says that the path is another program's socket. It is not an error if the
+	// socket is removed before it is masked.
 	Fleeting bool
 }
 
-// Placeholder is a file or folder to create so that a missing path can be
-// protected. It is removed when the command and everything it started have
-// ended.
+// Placeholder is a file or folder to create so that a missing path can be protected. It
+// is removed when the command and all processes that it started have ended.
 type Placeholder struct {
 	Path string
 	Kind Kind
@@ -142,7 +139,7 @@ type PathRule struct {
 	Access uint64
 }
 
-// Layout is a plan: everything that is done to enforce a policy.
+// Layout is a plan: all actions that enforce a policy.
 type Layout struct {
 	Unconfined   bool // insecure_none: nothing is done
 	User         bool // namespaces to create
@@ -150,7 +147,7 @@ type Layout struct {
 	Network      bool
 	IPC          bool
 	OldMounts    bool // use mount(2), because the kernel has nothing newer
-	Frozen       bool // all files except those of Mounts are mounted read-only
+	Frozen       bool // mount everything read-only except for Mounts
 	Placeholders []Placeholder
 	Mounts       []Mount
 	Late         []string // patterns of names: files that appear under them are renamed
@@ -184,8 +181,8 @@ func (e *UnenforceableError) Error() string {
 // errNotAbsolute is a caller's mistake.
 var errNotAbsolute = errors.New("is not absolute")
 
-// errRoot is returned for a policy that makes the whole root folder writable,
-// with exceptions: that would not be a sandbox.
+// errRoot is returned for a policy that makes the whole root folder writable, with
+// exceptions: that would not be a sandbox.
 var errRoot = errors.New("it is the root folder: name the folders in it that may be changed, or set type to insecure_none")
 
 // Plan returns how to enforce the policy on this kernel. If the kernel cannot

@@ -15,7 +15,7 @@ type Filter struct {
 	Ptrace bool // Landlock or a user namespace limits it to the sandbox's own processes
 }
 
-// programs returns the code of the filters, all of which are installed.
+// programs returns the code of the filters. All of them must be installed.
 func (f Filter) programs() [][]unix.SockFilter {
 	all := [][]unix.SockFilter{filter_always}
 	if !f.Inet {

@@ -25,7 +25,7 @@ const (
 	CursorPosition Kind = "cursor_position"
 )
 
-// Button is a mouse button, by X's number; 0 means the left one.
+// Button is a mouse button, with X's number; 0 means the left button.
 type Button byte
 
 // The buttons. 4 to 7 are the wheel.

@@ -73,10 +73,9 @@ func parseKeysyms(table string) map[string]Keysym {
 	return all
 }
 
-// ParseChord parses keys that are pressed together, such as "ctrl+shift+t",
-// "Return" or "alt+F4". Each key is a character, an X key name or a common
-// alias. The last may be a plus sign: "ctrl++". The result is in the order in
-// which the keys are pressed.
+// ParseChord parses keys that are pressed together, such as "ctrl+shift+t", "Return" or
+// "alt+F4". Each key is a character, an X key name or a common alias. The last key may
+// be a plus sign: "ctrl++". The result is in the order in which the keys are pressed.
 func ParseChord(chord string) ([]Keysym, error) {
 	rest := strings.TrimSpace(chord)
 	if rest == "" {
@@ -134,8 +133,8 @@ func lookup(name string) (Keysym, bool) {
 	return 0, false
 }
 
-// keysymOf returns the key for a character; a line break is Return. Invisible
-// characters other than blanks have none.
+// keysymOf returns the key for a character; a line break is Return. Invisible characters
+// other than blanks have no key.
 func keysymOf(r rune) (Keysym, bool) {
 	switch {
 	case r == '\n' || r == '\r':

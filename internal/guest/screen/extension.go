@@ -14,10 +14,10 @@ const (
 	firstExtensionError, lastExtensionError = 128, 255
 )
 
-// The generated Init functions of xgb's extensions write to maps of the whole
-// process, from which the goroutine of every open connection reads without a
-// lock. Therefore all numbers of extensions get an entry before the first
-// connection is opened, and enable only writes to its connection.
+// The generated Init functions of xgb's extensions write to global maps that the
+// goroutines of open connections read without a lock. Therefore all extension numbers
+// get an entry before the first connection is opened, and enable writes only to its
+// connection.
 func init() {
 	for n := firstExtensionEvent; n <= lastExtensionEvent; n++ {
 		xgb.NewEventFuncs[n] = func(b []byte) xgb.Event { return extensionEvent(b) }

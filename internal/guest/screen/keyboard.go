@@ -40,9 +40,8 @@ func (d *display) keyboard() (*keyboard, error) {
 	return &keyboard{first: setup.MinKeycode, per: int(m.KeysymsPerKeycode), syms: m.Keysyms, group: min(1, int(mask>>13&3))}, nil
 }
 
-// keys calls of for each key with its keysyms, ordered by group and level: the
-// first group unshifted and shifted, the second group likewise, then levels
-// three and four.
+// keys calls of for each key with its keysyms, ordered by group and level: first the
+// first group, unshifted and shifted, then the second group, then levels three and four.
 func (k *keyboard) keys(of func(code xproto.Keycode, syms []xproto.Keysym) bool) {
 	for i := 0; (i+1)*k.per <= len(k.syms); i++ {
 		if !of(k.first+xproto.Keycode(i), k.syms[i*k.per:(i+1)*k.per]) {
@@ -51,7 +50,7 @@ func (k *keyboard) keys(of func(code xproto.Keycode, syms []xproto.Keysym) bool)
 	}
 }
 
-// find returns the stroke for a keysym with the fewest modifiers.
+// find returns the stroke for a keysym that needs the fewest modifiers.
 func (k *keyboard) find(sym Keysym) (stroke, bool) {
 	for _, at := range []struct {
 		column        int
@@ -80,8 +79,8 @@ func (k *keyboard) find(sym Keysym) (stroke, bool) {
 	return stroke{}, false
 }
 
-// spare returns first the keys that have no keysym, and then those to which an
-// earlier call assigned one. It recognizes the latter by having the same keysym
+// spare returns keys that teach may use: first the keys without a keysym, then those to
+// which an earlier call assigned one. It recognizes the latter by having the same keysym
 // at all levels, which no key of a layout has.
 func (k *keyboard) spare() (free, used []xproto.Keycode) {
 	k.keys(func(code xproto.Keycode, syms []xproto.Keysym) bool {
@@ -101,10 +100,9 @@ func (k *keyboard) spare() (free, used []xproto.Keycode) {
 // up only when they process the event.
 const forget = 300 * time.Millisecond
 
-// teach assigns spare keys to keysyms that have none, and returns how many of
-// the first keysyms have a key now, since spare keys are few. It does not undo
-// the assignments, so that no program processes a key after its keysym was
-// removed.
+// teach assigns spare keys to keysyms that have none. Spare keys are few, so it returns
+// how many of the first keysyms have a key now. It does not undo the assignments, so
+// that no program processes a key after its keysym was removed.
 func (d *display) teach(ctx context.Context, syms []Keysym) (k *keyboard, taught int, err error) {
 	if k, err = d.keyboard(); err != nil {
 		return nil, 0, err
@@ -118,7 +116,7 @@ func (d *display) teach(ctx context.Context, syms []Keysym) (k *keyboard, taught
 				if room == 0 {
 					break
 				}
-				used = slices.Delete(used, n, n+1) // it keeps its meaning
+				used = slices.Delete(used, n, n+1) // the key keeps its keysym
 			}
 		} else if sym.isModifier() {
 			return nil, 0, fmt.Errorf("the keyboard has no key for %s", nameOf(sym))

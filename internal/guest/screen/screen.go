@@ -1,10 +1,10 @@
-// Package screen controls an X display with mouse and keyboard, and takes
-// screenshots. It implements the X protocol itself: it sends input through
-// XTEST and reads pixels through shared memory (MIT-SHM), and runs no other
-// program.
+// Package screen controls an X display with mouse and keyboard, and takes screenshots.
+// It implements the X protocol itself: it sends input through XTEST and reads pixels
+// through shared memory (MIT-SHM), and runs no other program.
 //
 // A model sees screenshots of at most 1280×800 pixels, and gives coordinates in
-// their pixels. A [Scaler] converts between these and positions on the display.
+// screenshot pixels. A [Scaler] converts between these coordinates and positions on the
+// display.
 package screen
 
 import (
@@ -39,9 +39,9 @@ const (
 
 func init() { xgb.Logger = log.New(io.Discard, "", 0) } // errors are returned
 
-// A Hand controls one display; [NewHand] makes it. It connects for each call,
-// so that the display may be restarted at any time. Its methods are safe for
-// concurrent use; its fields may be changed before the first call.
+// A Hand controls one display; [NewHand] makes it. It connects for each call, so the
+// display may be restarted at any time. Its methods are safe for concurrent use; its
+// fields may be changed only before the first call.
 type Hand struct {
 	Display         string // such as ":1"
 	Folder          string // folder for screenshots
@@ -61,7 +61,7 @@ func NewHand(name string) *Hand {
 	}
 }
 
-// Done is the result of the actions that were done.
+// Done describes the actions that were done.
 type Done struct {
 	Actions int // number of actions done
 	Pointer Point
@@ -88,8 +88,8 @@ func (h *Hand) Do(ctx context.Context, actions []Action) (Done, error) {
 		return Done{}, err
 	}
 	defer d.conn.Close()
-	// Use a timeout, because a hanging display must not block the call. A
-	// working one gets a second to release keys.
+	// Use a timeout, because a display that hangs must not block the call. Allow a working
+	// display one second to release keys.
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, d.conn.Close) })()
 	done := Done{Width: d.scaler.Width, Height: d.scaler.Height}
 	if err := check(actions, d.scaler); err != nil {

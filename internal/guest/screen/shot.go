@@ -23,9 +23,9 @@ type Shot struct {
 	Data []byte // WebP
 }
 
-// longShot is the size in bytes above which a screenshot is encoded with fewer
-// colors, because each screenshot of a conversation is sent again with each
-// turn. A window of text takes a quarter of that; larger ones show photographs.
+// longShot is the size in bytes above which a screenshot is encoded with fewer colors,
+// because each turn sends all screenshots of the conversation again. A window of text
+// takes a quarter of longShot; larger screenshots show photographs.
 const longShot = 400_000
 
 // shoot takes a screenshot and saves it in a folder.
@@ -96,7 +96,7 @@ func (d *display) grab() (*image.RGBA, error) {
 		}
 		return nil
 	}
-	if !d.grabShared(len(m.Pix), take) { // not possible, for example, on another user's display
+	if !d.grabShared(len(m.Pix), take) { // shared memory does not work, for example, on another user's display
 		image, err := xproto.GetImage(d.conn, xproto.ImageFormatZPixmap, xproto.Drawable(d.screen.Root), 0, 0, uint16(width), uint16(height), ^uint32(0)).Reply()
 		if err != nil {
 			return nil, err
@@ -109,8 +109,8 @@ func (d *display) grab() (*image.RGBA, error) {
 	return m, nil
 }
 
-// grabShared makes the server write the pixels into shared memory. It reports
-// whether that worked.
+// grabShared makes the server write the pixels into shared memory. It returns false if
+// that failed.
 func (d *display) grabShared(size int, take func([]byte) error) bool {
 	if enable(d.conn, "MIT-SHM") != nil {
 		return false
@@ -139,7 +139,7 @@ func (d *display) grabShared(size int, take func([]byte) error) bool {
 	return err == nil && take(pixels) == nil
 }
 
-// masks returns the position of the colors in the root window's pixels.
+// masks returns the bit masks of red, green and blue in the root window's pixels.
 func masks(s *xproto.ScreenInfo) string {
 	for _, depth := range s.AllowedDepths {
 		for _, v := range depth.Visuals {

@@ -24,7 +24,7 @@ type indexedFile struct {
 	count int
 }
 
-// extent says which lines of its file a chunk has, and how many tokens.
+// extent says which lines of its file a chunk has, and how many tokens the chunk has.
 type extent struct {
 	line   uint32
 	lines  uint16
@@ -52,8 +52,8 @@ type builder struct {
 	now   map[string]int // postings of the current chunk
 }
 
-// list is the posting list of one token: for each chunk its distance from the
-// previous one and its number, as varints.
+// list is the posting list of one token. For each chunk it has two varints: the distance
+// from the previous chunk, and the posting's number.
 type list struct {
 	last  int
 	count int

@@ -17,8 +17,8 @@ type chunk struct {
 	lines      int
 }
 
-// chunks splits a text, preferably before a definition and its comment, else at
-// an empty line, else where a chunk gets too long.
+// chunks splits a text, preferably before a definition and its comment, else at an empty
+// line, else where a chunk would get too long.
 func chunks(text []byte, defined []symbol) []chunk {
 	starts := make(map[int]bool, len(defined))
 	for _, s := range defined {

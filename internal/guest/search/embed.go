@@ -19,15 +19,15 @@ import (
 const (
 	embedTime      = 20 * time.Second
 	embedChunks    = 64      // number of candidates that are reordered by meaning
-	embedBytes     = 4000    // bytes of a text that is sent
+	embedBytes     = 4000    // maximum length of a text that is sent, in bytes
 	embedAnswer    = 8 << 20 // bytes of a response
 	embedKept      = 4096    // number of cached vectors
 	embedDimension = 8192    // numbers in a vector
 )
 
-// Embedder gets embeddings from an endpoint of the kind POST /v1/embeddings, to
-// compare texts with a query. It sends the query, and the pieces of code that
-// the keyword search found. Its methods are safe for concurrent use.
+// Embedder gets embeddings from an endpoint with OpenAI's interface, POST
+// /v1/embeddings, to compare texts with a query. It sends the query, and the pieces of
+// code that the keyword search found. Its methods are safe for concurrent use.
 type Embedder struct {
 	URL    string // up to and including /v1
 	Model  string

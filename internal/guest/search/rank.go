@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// BM25 parameters, and how many occurrences in the text a token in a symbol's
+// BM25 parameters, and weights: how many occurrences in the text a token in a symbol's
 // name or in a path counts for.
 const (
 	saturation   = 1.2

@@ -78,7 +78,7 @@ func (x *Index) refresh(ctx context.Context) error {
 	return nil
 }
 
-// victims returns segments to rebuild: small ones if there are many, and those
+// victims returns segments to rebuild: small segments if there are many, and segments
 // whose files are mostly outdated.
 func (x *Index) victims(stale []found) []*segment {
 	var small, out []*segment
@@ -150,7 +150,7 @@ func (x *Index) index(ctx context.Context, files []found) error {
 				}
 				b = newBuilder()
 			}
-			if len(b.files) > 0 { // includes what was done when ctx ended
+			if len(b.files) > 0 { // includes what was added before ctx ended
 				if err := flush(b); err != nil {
 					stop(err)
 				}

@@ -1,15 +1,14 @@
-// Package search is a keyword (BM25) index over source code. It indexes a tree
-// of files in pieces of some forty lines, by their identifiers and words, the
-// symbols that they define, and their paths. The index is built at the first
-// query, updated at each query from the files' stat data, and stored on disk
-// outside the tree.
+// Package search is a keyword (BM25) index over source code. It splits files into pieces
+// of some forty lines, and indexes each by its identifiers and words, the symbols that
+// it defines, and its path. The index is built at the first query, updated at each query
+// from the files' stat data, and stored on disk outside the tree.
 //
-// Symbols are found by regular expressions for languages where these suffice,
-// such as Go and Python, and by universal-ctags for others, if it is installed.
-// A configured [Embedder] also ranks the best candidates by meaning; without
-// it, nothing leaves the machine.
+// Symbols are found by regular expressions for languages where these suffice, such as Go
+// and Python, and by universal-ctags for others, if it is installed. A configured
+// [Embedder] also ranks the best candidates by meaning; without it, nothing leaves the
+// machine.
 //
-// It does not understand code: it knows no types, calls or synonyms.
+// The index does not understand code: it knows no types, calls or synonyms.
 package search
 
 import (
@@ -52,7 +51,7 @@ type Index struct {
 	// The following fields are protected by turn.
 	closed   bool
 	dir      string   // folder of the segments; empty until the first query
-	lock     *os.File // held on dir
+	lock     *os.File // lock on dir
 	private  bool     // dir belongs to this process, which removes it
 	ctags    string   // path; empty if not installed
 	segments []*segment
@@ -110,8 +109,8 @@ type Result struct {
 	Symbols     []string
 }
 
-// Search answers a query, after updating the index. When ctx ends, it returns
-// soon with its cause, and keeps what has been indexed so far.
+// Search answers a query, after updating the index. When ctx ends, Search returns soon
+// with ctx's cause, and keeps what has been indexed so far.
 func (x *Index) Search(ctx context.Context, q Query) (Answer, error) {
 	if len(q.Text) > maxQuery {
 		return Answer{}, fmt.Errorf("the query is %d bytes long: use at most %d", len(q.Text), maxQuery)
@@ -167,7 +166,7 @@ func (x *Index) answer(ctx context.Context, q Query, want []term) (Answer, error
 	return a, nil
 }
 
-// open opens the segments that an earlier process left.
+// open opens the segments that an earlier process wrote.
 func (x *Index) open() error {
 	if x.dir != "" {
 		return nil

@@ -31,8 +31,8 @@ type segment struct {
 	number  int
 	files   []indexedFile
 	extents []extent
-	dead    []bool // by place
-	live    int    // number of places that are not dead
+	dead    []bool // by file index
+	live    int    // number of files that are not dead
 	tokens  int64  // of all chunks
 	source  int64  // bytes of the files
 
@@ -41,8 +41,8 @@ type segment struct {
 	points     []point
 }
 
-// point is a token of the dictionary that is kept in memory to find the others.
-// One of every stride tokens is.
+// point is a token of the dictionary that is kept in memory to find other tokens. One of
+// every stride tokens is a point.
 type point struct {
 	token    string
 	offset   int64 // offset in the dictionary
@@ -73,7 +73,7 @@ func (b *builder) write(name string) (err error) {
 	if err := b.writeTo(f); err != nil {
 		return err
 	}
-	return f.CommitUnsynced() // a segment that a power cut damages is made again
+	return f.CommitUnsynced() // no fsync: a segment that a power cut damages is rebuilt
 }
 
 func (b *builder) writeTo(f io.Writer) error {

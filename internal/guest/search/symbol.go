@@ -70,8 +70,8 @@ var definitions = func() map[string]*regexp.Regexp {
 	return of
 }()
 
-// plainly are file extensions of languages in which a definition starts with a
-// keyword. Patterns find those as well as ctags, in a third of the time.
+// plainly are file extensions of languages in which a definition starts with a keyword.
+// Patterns find such definitions as well as ctags does, in a third of the time.
 var plainly = map[string]bool{"go": true, "py": true, "pyi": true, "rs": true, "rb": true, "sh": true, "bash": true, "proto": true, "md": true, "markdown": true, "tf": true}
 
 // ending returns the lower-case file extension, which identifies the language.

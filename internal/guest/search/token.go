@@ -9,7 +9,7 @@ import (
 
 const (
 	minToken = 2    // bytes; single letters are not indexed
-	maxToken = 40   // bytes of a part
+	maxToken = 40   // maximum length of a part, in bytes
 	maxWhole = 64   // bytes of an identifier that is indexed as a whole
 	maxLine  = 2000 // bytes of a line that are indexed
 )
@@ -48,7 +48,7 @@ func wordByte(b byte) bool {
 
 func (t *tokenizer) word(word []byte, emit func([]byte, bool)) {
 	if word[0] >= '0' && word[0] <= '9' && len(word) > 12 || len(word) > 4*maxWhole {
-		return // a hash, or data
+		return // likely a hash, or data
 	}
 	t.whole = t.whole[:0]
 	cuts := 0
@@ -123,8 +123,8 @@ func appendLower(dst, word []byte) []byte {
 	return dst
 }
 
-// stem removes the most common English endings, so that schedule, scheduled,
-// scheduler and scheduling have the same stem, which need not be a word.
+// stem removes the most common English endings, so that schedule, scheduled, scheduler
+// and scheduling have the same stem. The stem need not be a word.
 func stem(w []byte) []byte {
 	if n := len(w); n > 4 && w[n-1] == 's' {
 		switch {
@@ -151,8 +151,7 @@ func stem(w []byte) []byte {
 	return w
 }
 
-// idle are stop words: words of a query that say nothing about the code, by
-// stem.
+// idle are the stems of stop words: words of a query that say nothing about the code.
 var idle = func() map[string]bool {
 	stems := make(map[string]bool)
 	for word := range strings.FieldsSeq(`the is are an of in on to for and or it its that this which what where when how
@@ -168,8 +167,8 @@ type term struct {
 	weight float64
 }
 
-// terms returns the words of a query without duplicates. If all are stop words,
-// all count.
+// terms returns the words of a query without duplicates and stop words. If all are stop
+// words, it returns them all.
 func terms(query string) []term {
 	var found, all []term
 	seen := make(map[string]bool)

@@ -23,7 +23,7 @@ import (
 const (
 	maxFiles    = 200_000
 	maxListing  = 64 << 20 // bytes of names
-	maxFileSize = 1 << 20  // bytes; of a larger file only the path is indexed
+	maxFileSize = 1 << 20  // bytes; a larger file is indexed by its path only
 )
 
 // found is a file in the current tree.

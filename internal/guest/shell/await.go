@@ -20,9 +20,9 @@ const (
 
 // Wait says what to wait for.
 type Wait struct {
-	PIDs    []int          // if empty, all that are running
+	PIDs    []int          // process ids; if empty, all running commands
 	Pattern *regexp.Regexp // matched against each line; nil to wait for the end
-	Any     bool           // return as soon as the first has ended or matched
+	Any     bool           // return as soon as the first command has ended or matched
 	Timeout time.Duration  // 0 returns without waiting
 	Room    int            // bytes of output to return for all commands together; DefaultThreshold if 0
 }
@@ -69,7 +69,7 @@ func (s *Session) Await(ctx context.Context, w Wait) ([]Awaited, bool, error) {
 // ErrIdle is the error of [Session.Await] if there is no command to wait for.
 var ErrIdle = errors.New("no command is running in the background, so there is nothing to wait for")
 
-// follow returns a follow for each command to wait for.
+// follow returns a follow for each command that w names.
 func (s *Session) follow(w Wait) ([]*follow, error) {
 	var jobs []*job
 	for _, pid := range w.PIDs {
@@ -129,7 +129,7 @@ func (f *follow) look(ctx context.Context, pattern *regexp.Regexp) bool {
 func (f *follow) scan(ctx context.Context, pattern *regexp.Regexp) {
 	file, err := os.Open(f.job.output())
 	if err != nil {
-		return // the file was removed; the end of the command is still noticed
+		return // the file was removed; the end of the command is still detected
 	}
 	defer file.Close()
 	if st, err := file.Stat(); err == nil && st.Size() < f.offset { // the file was truncated

@@ -84,9 +84,8 @@ func (s *Session) launch(c Command, j *job, text, in, pids string) error {
 		body = `\builtin cd -- ` + quote(c.Dir) + " && " + body
 	}
 	say := func(format string) string { return `\builtin printf '` + format + `' "$BASHPID" >` + quote(pids) }
-	// The command opens its input before it reports its process id, and the
-	// keeper never opens it. So once the command has ended, nothing has the
-	// read end open.
+	// The command opens its input before it reports its process id, and the keeper never
+	// opens it. So once the command has ended, no process has the read end open.
 	command := `( \builtin set +m; ` + say(`%d\n`) + "\n" + body + ` ) <` + quote(in) + " 2>&1 &\n"
 	keeper := "( " + say("%d ") + `; \builtin set -m; ` + command +
 		`\builtin set +em; \builtin wait "$!"; ALOFT_CODE=$?` + "\n" +

@@ -15,16 +15,16 @@ import (
 	"time"
 )
 
-// bash is one bash process. It reads its script from a pipe that it opens
-// itself, and that is closed in every child. So commands cannot read the
-// script, and their standard input is free.
+// bash is one bash process. It reads its script from a pipe. bash opens that pipe
+// itself, and closes it in every child. So commands cannot read the script, and their
+// standard input is free.
 type bash struct {
 	pid    int
 	script *os.File    // write end: each line is executed
 	report *os.File    // named pipe on which bash reports the end of a command
 	ends   chan string // marks of calls that have ended
 	done   chan struct{}
-	state  *os.ProcessState // valid once done is closed
+	state  *os.ProcessState // exit state; valid once done is closed
 	hello  string           // what bash reports once it has read the login profile
 	ready  bool             // hello has been received
 }
@@ -48,8 +48,7 @@ func (s *Session) start() (*bash, error) {
 	if err := syscall.Mkfifo(reportPath, 0o600); err != nil {
 		return nil, fmt.Errorf("shell: make pipe: %w", err)
 	}
-	// Open it for reading and writing, so that there is no end of file between
-	// two commands.
+	// Open the pipe for reading and writing, so that there is no EOF between two commands.
 	report, err := os.OpenFile(reportPath, os.O_RDWR|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("shell: %w", err)
@@ -71,8 +70,8 @@ func (s *Session) start() (*bash, error) {
 	b := &bash{script: w, report: report, ends: make(chan string, 1), done: make(chan struct{}), hello: newMark()}
 	started := make(chan error)
 	go func() {
-		// The parent-death signal is sent when the thread ends that started the
-		// child, so keep this thread alive.
+		// The kernel sends the parent-death signal when the thread that started the child
+		// ends, so keep this thread alive.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -96,7 +95,7 @@ func (s *Session) start() (*bash, error) {
 
 	text := fmt.Sprintf(prelude, quote(`\builtin declare -px >|`+quote(s.file("exit.env"))))
 	if s.saved != "" {
-		// The saved variables include the old folder, so change to the new one.
+		// The saved variables include the old folder, so change to the new folder afterwards.
 		text += `\builtin . ` + quote(s.saved) + "\n" + `\builtin cd -- ` + quote(cmd.Dir) + "\n"
 	}
 	text += fmt.Sprintf("\\builtin printf '%%s\\n' %s >%s\n", b.hello, quote(reportPath))
@@ -113,7 +112,7 @@ const startTime = 30 * time.Second
 func (s *Session) ensure(ctx context.Context) error {
 	if s.bash != nil {
 		select {
-		case <-s.bash.done: // it was killed between two commands
+		case <-s.bash.done: // bash was killed between two commands
 			s.exitResult()
 			s.lost = true
 		default:

@@ -40,7 +40,7 @@ func (c *call) take(which int, p []byte) {
 // process holds a pipe open, its output is still copied to the output file.
 func (c *call) finish(s *Session, res *Result) {
 	for _, st := range []*stream{c.stdout, c.stderr} {
-		_ = os.Remove(st.path) // processes that have it open keep it
+		_ = os.Remove(st.path) // processes that have the pipe open keep it
 		which := 0
 		if st == c.stderr {
 			which = 1

@@ -14,8 +14,7 @@ const (
 	deltaTotal    = 512 << 10 // of one command
 )
 
-// deltas streams output: immediately if there is little, and in batches if
-// there is much.
+// deltas streams output: immediately if there is little, in batches if there is much.
 type deltas struct {
 	emit Emit
 

@@ -15,7 +15,7 @@ import (
 // inputTime is how long to wait for a background command to read its input.
 const inputTime = 5 * time.Second
 
-// controls maps the control characters that act as at a terminal to their
+// controls maps the control characters that send a signal in a terminal to those
 // signals.
 var controls = map[byte]syscall.Signal{3: syscall.SIGINT, 0x1c: syscall.SIGQUIT, 0x1a: syscall.SIGTSTP}
 
@@ -26,13 +26,13 @@ const endOfInput = 4
 type Written struct {
 	Bytes   int      // written to the command's input
 	Closed  bool     // the input has been closed
-	Signals []string // sent for control characters
+	Signals []string // names of the signals sent for control characters
 }
 
-// Input writes text to a background command's standard input, and closes it
-// afterwards if closing is set. Control characters act as at a terminal: those
-// for signals send the signal to the command's process group, and Ctrl-D closes
-// the input. On error, Written says how much was written before.
+// Input writes text to a background command's standard input, and closes it afterwards
+// if closing is set. Control characters have the same effect as in a terminal: some send
+// a signal to the command's process group, and Ctrl-D closes the input. On error,
+// Written says how much was written before.
 func (s *Session) Input(ctx context.Context, pid int, text string, closing bool) (Written, error) {
 	j, err := s.job(pid)
 	if err != nil {

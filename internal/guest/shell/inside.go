@@ -12,11 +12,11 @@ import (
 	"syscall"
 )
 
-// Inside makes a command run in a separate bash inside a wrapper, which is a
-// sandbox. The state after such a command (variables, functions, aliases,
-// options) is kept only for the next command with the same Key. A shell outside
-// never reads state from a sandbox, except for the command's last working
-// directory. Exported variables of the session are visible inside.
+// Inside makes a command run in a separate bash inside a wrapper, which is a sandbox.
+// The state after such a command (variables, functions, aliases, options) is kept only
+// for the next command with the same Key. A shell outside never reads state from a
+// sandbox, except for the command's last working directory. The wrapped command sees the
+// session's exported variables.
 type Inside struct {
 	Key string // the policy; each policy has its own state
 	// Wrap returns the command line that runs argv inside the wrapper. The
@@ -76,8 +76,9 @@ func (s *Session) insideState(key string) (string, error) {
 // maxFolder is the longest path that is accepted from inside, in bytes.
 const maxFolder = 4096
 
-// leaveInside changes the session's folder to the one in which a command inside
-// ended. A process in the sandbox wrote that file, so its content is untrusted.
+// leaveInside changes the session's folder to the folder in which a command inside
+// ended. A process in the sandbox wrote the file with that folder, so its content is
+// untrusted.
 func (s *Session) leaveInside(key, mark string) {
 	dir, err := s.insideState(key)
 	if err != nil {

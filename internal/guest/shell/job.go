@@ -25,7 +25,7 @@ type Job struct {
 	OutputBytes int64  // its size
 	Running     bool
 	ExitCode    int  // 128+n for signal n
-	Known       bool // whether the exit code is known; it is not if the keeper was killed too
+	Known       bool // whether the exit code is known; it is unknown if the keeper was killed too
 }
 
 // job is a background command. Its fields are immutable, except for those under
@@ -40,15 +40,15 @@ type job struct {
 	input       *os.File // write end of its input; nil once closed
 	returned    int64    // how much of its output Await has returned
 	endReported bool     // its end has been reported
-	last        *Job     // how it ended, once that has been reported
+	last        *Job     // final status, once the end has been reported
 }
 
 func (j *job) output() string { return outputPath(j.dir, j.mark) }
 func (j *job) exit() string   { return filepath.Join(j.dir, j.mark+".exit") }
 func (j *job) record() string { return filepath.Join(j.dir, j.mark+".job") }
 
-// runs reports whether the command is still running. It has ended once its
-// keeper has saved the exit code, or if both it and its keeper are gone.
+// runs reports whether the command is still running. The command has ended once its
+// keeper has saved the exit code, or once both the command and its keeper are gone.
 func (j *job) runs() bool {
 	if _, ok := j.code(); ok {
 		return false
@@ -120,9 +120,8 @@ func (s *Session) adopt(j *job) {
 	s.left.Go(func() { s.watch(j) })
 }
 
-// Jobs returns the running background commands, and those that have ended since
-// the last call, in the order of their starts. It can be called while a command
-// runs.
+// Jobs returns the running background commands, and those that have ended since the last
+// call, in the order in which they started. It can be called while a command runs.
 func (s *Session) Jobs() []Job {
 	s.jobsMu.Lock()
 	jobs := slices.Clone(s.jobs)
@@ -174,8 +173,7 @@ type jobRecord struct {
 
 const maxRecord = 1 << 20 // bytes
 
-// keep saves the job. Otherwise a restarted exec-daemon would not know about
-// it.
+// keep saves the job, so that a restarted exec-daemon knows about it.
 func (j *job) keep() {
 	owner := os.Getpid()
 	text, err := json.Marshal(jobRecord{
@@ -200,8 +198,8 @@ func (s *Session) findJobs() {
 	}
 }
 
-// readJob reads what keep saved for a session that is gone. Commands could have
-// written to the file too, so only process ids and text are taken from it.
+// readJob reads what keep saved for a session that is gone. Commands could have written
+// to the file too, so readJob uses only process ids and text from it.
 func readJob(file string) (*job, bool) {
 	mark := strings.TrimSuffix(filepath.Base(file), ".job")
 	if st, err := os.Lstat(file); err != nil || !st.Mode().IsRegular() || st.Size() > maxRecord || !markForm.MatchString(mark) {

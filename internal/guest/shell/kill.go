@@ -20,7 +20,7 @@ const markVariable = "ALOFT_CALL"
 // after SIGKILL.
 const (
 	grace    = time.Second
-	patience = 10 * time.Second // with hundreds of processes that compete for the processor
+	patience = 10 * time.Second // long enough for hundreds of processes that compete for the processor
 	interval = 5 * time.Millisecond
 )
 
@@ -30,10 +30,10 @@ func killCall(bash int, mark string, old before) {
 	signalUntil(bash, mark, old, syscall.SIGKILL, patience)
 }
 
-// signalUntil sends each process of the call a signal once, including processes
-// that appear meanwhile. It returns when there are none left, or after limit.
-// If processes appear after SIGKILL, it stops all of them before it kills more:
-// otherwise a fork bomb would replace each killed process.
+// signalUntil sends each process of the call a signal once, including processes that
+// appear meanwhile. It returns when no process is left, or after limit. If processes
+// appear after SIGKILL, it stops all of them before it kills more: otherwise a fork bomb
+// would replace each killed process.
 func signalUntil(bash int, mark string, old before, sig syscall.Signal, limit time.Duration) {
 	signalled := map[int]bool{}
 	for deadline := time.Now().Add(limit); ; time.Sleep(interval) {

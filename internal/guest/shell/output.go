@@ -19,9 +19,9 @@ type output struct {
 	mu     sync.Mutex
 	refs   int
 	head   [2][]byte
-	tail   [2][]byte // the last bytes after head, preceded by at most as many again
+	tail   [2][]byte // the last bytes after head, and before them up to the same number of older bytes
 	size   [2]int64
-	early  []byte // both streams as they arrived, until there is a file
+	early  []byte // both streams in order of arrival, until there is a file
 	file   *os.File
 	stored int64 // bytes in the file
 	full   bool  // bytes were discarded
@@ -122,7 +122,7 @@ func (o *output) result(res *Result) {
 func (o *output) cut(which, room int) string {
 	head, tail := o.head[which], o.tail[which]
 	if o.size[which] <= int64(room) {
-		return valid(head) // all of it: room is at most the threshold
+		return valid(head) // the head is everything: room is at most the threshold
 	}
 	keepHead, keepTail := room/2, room-room/2
 	last := tail

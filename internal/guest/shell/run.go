@@ -43,7 +43,7 @@ func (s *Session) Run(ctx context.Context, c Command, emit Emit) (Result, error)
 	}
 	res, err := s.work(ctx, c, call)
 	if err != nil {
-		s.drop() // whatever state it is in
+		s.drop() // the state of bash is unknown
 		call.abandon()
 		return Result{}, err
 	}
@@ -90,10 +90,9 @@ func (s *Session) work(ctx context.Context, c Command, call *call) (Result, erro
 	}
 }
 
-// send makes bash run body, after setting the call's mark and before reporting
-// its end. bash sources all of it from a file, because it reads its script, a
-// pipe, byte by byte. The backslash avoids aliases, and builtin avoids
-// functions.
+// send makes bash run body, after setting the call's mark and before reporting its end.
+// bash sources all of this from a file, because bash reads a pipe, such as its script,
+// byte by byte. The backslash avoids aliases, and builtin avoids functions.
 func (s *Session) send(mark, body string) error {
 	var drive strings.Builder
 	for _, line := range s.pending {
@@ -172,7 +171,7 @@ func (s *Session) exitResult() Result {
 
 // abort kills the command and everything it started, including bash.
 func (s *Session) abort(call *call, end End) Result {
-	_ = syscall.Kill(s.bash.pid, syscall.SIGSTOP) // otherwise it would run the command's next line
+	_ = syscall.Kill(s.bash.pid, syscall.SIGSTOP) // otherwise bash would run the command's next line
 	if dir, ok := s.bash.cwd(); ok {
 		s.cwd = dir
 	}

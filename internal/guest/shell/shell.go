@@ -1,17 +1,17 @@
-// Package shell runs an agent's commands in a long-lived bash process. The
-// login profile is read once, and the working directory, variables, functions,
-// aliases and options that one command sets are kept for the next.
+// Package shell runs an agent's commands in a long-lived bash process. The login profile
+// is read once, and the working directory, variables, functions, aliases and options
+// that one command sets are kept for the next.
 //
-// bash sources a command's text from a file, writes its output to named pipes
-// made for that command, and reports its end on another pipe that no child
-// inherits. So no output of a command can be confused with its end. A command
-// that exceeds its timeout is killed with everything it started, including
-// bash, because bash cannot abort a command and keep its state. A new bash
-// takes over the working directory and the exported variables.
+// bash sources a command's text from a file, writes its output to named pipes made for
+// that command, and reports its end on another pipe that no child inherits. So no output
+// of a command can be confused with its end. A command that exceeds its timeout is
+// killed with everything it started, including bash, because bash cannot abort a command
+// and keep its state. A new bash takes over the working directory and the exported
+// variables.
 //
-// The shell runs as the user of this process. This package does not decide what
-// a command may do; a command that should run in a sandbox comes with the
-// wrapper ([Inside]).
+// The shell runs as the user of this process. This package does not decide what a
+// command may do: for a command in a sandbox, the caller provides the wrapper
+// ([Inside]).
 package shell
 
 import (
@@ -82,7 +82,7 @@ type Result struct {
 	Dir         string // the session's folder after the command
 	Duration    time.Duration
 	Restarted   bool // the session's bash ended: state that was not exported is lost
-	Held        bool // something that the command started is still running and has its output open
+	Held        bool // a process that the command started is still running and has its output open
 }
 
 // Session is a long-lived bash. Its methods are safe for concurrent use;
@@ -92,7 +92,7 @@ type Session struct {
 	dir  string        // private folder for the pipes and files that bash uses
 	turn chan struct{} // holds one token, whose owner may use the fields below
 
-	bash    *bash // nil if one must be started
+	bash    *bash // nil if bash must be started
 	cwd     string
 	plain   bool     // skip the login profile, which did not finish
 	lost    bool     // bash ended between two commands, which the next result must say

@@ -19,7 +19,7 @@ var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 type stream struct {
 	path string
 	r    *os.File
-	w    *os.File // kept open so that there is no end of file before bash opens it
+	w    *os.File // kept open so that there is no EOF before bash opens the pipe
 	idle chan struct{}
 }
 
@@ -59,9 +59,9 @@ func (s *stream) read(take func([]byte)) {
 	}
 }
 
-// drain reads only what is in the pipe right now, so that it ends even if a
-// background process keeps writing. It reports whether a process still has the
-// pipe open.
+// drain reads only what is in the pipe right now, so that it returns even if a
+// background process keeps writing. held reports whether a process still has the pipe
+// open.
 func (s *stream) drain(take func([]byte)) (held bool) {
 	_ = s.w.Close()
 	_ = s.r.SetReadDeadline(time.Unix(1, 0)) // makes copy return

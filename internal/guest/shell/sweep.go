@@ -69,7 +69,7 @@ func namespace() (n uint64) {
 	if err != nil {
 		return 0
 	}
-	_, _ = fmt.Sscanf(name, "pid:[%d]", &n) // on error it stays 0
+	_, _ = fmt.Sscanf(name, "pid:[%d]", &n) // on error, n stays 0
 	return n
 }
 

@@ -15,9 +15,9 @@ import (
 	"aloft/internal/atomicfile"
 )
 
-// hostKey returns the host key in the state folder, and creates a new one if it
-// is missing or invalid. The folder is removed when the machine restarts, so
-// that two machines made from one snapshot have different keys.
+// hostKey returns the host key in the state folder, and creates a new one if it is
+// missing or invalid. A restart of the machine removes the folder, so that two machines
+// made from one snapshot have different keys.
 func hostKey(dir string) (ssh.Signer, error) {
 	path := filepath.Join(dir, "ssh_host_ed25519_key")
 	data, err := os.ReadFile(path)

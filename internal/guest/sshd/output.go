@@ -10,8 +10,8 @@ import (
 	"aloft/internal/redact"
 )
 
-// carriers are programs that transfer files over ssh. Their output must not be
-// changed by a single byte, nor in length.
+// carriers are programs that transfer files over ssh. Not a byte of their output may be
+// changed.
 var carriers = []string{"scp", "sftp-server", "rsync", "git-upload-pack", "git-receive-pack", "git-upload-archive"}
 
 // carries reports whether a command line runs one of the carriers.
@@ -27,11 +27,10 @@ func carries(line string) bool {
 	return slices.Contains(carriers, name)
 }
 
-// output is the output of a command without a terminal. It redacts secrets
-// while the output is text. After two NULs in a row it passes everything
-// through unchanged, because that is a file or a program's protocol. A single
-// NUL still counts as text, since it separates names in lists. The caller must
-// Close it at the end.
+// output is the output of a command without a terminal. It redacts secrets while the
+// output is text. After two NULs in a row it forwards everything unchanged, because the
+// output is then a file or a program's protocol. A single NUL still counts as text,
+// since it separates names in lists. The caller must Close it at the end.
 type output struct {
 	to     io.Writer
 	text   *redact.Live
@@ -50,7 +49,7 @@ func (o *output) Write(p []byte) (int, error) {
 	}
 	if o.nul && p[0] == 0 || bytes.Contains(p, []byte{0, 0}) {
 		o.binary = true
-		if err := o.text.Close(); err != nil { // writes what was held back
+		if err := o.text.Close(); err != nil { // writes the output that was held back
 			return 0, err
 		}
 		return o.to.Write(p)

@@ -20,12 +20,11 @@ import (
 // complete, because a background process may keep it open forever.
 const quiet = 200 * time.Millisecond
 
-// noStart is the exit status if a command cannot be started, as in shells.
+// noStart is the exit status for a command that cannot be started, as in shells.
 const noStart = 127
 
-// start starts the command; running counts its goroutines. Once the command has
-// exited and its output is sent, the exit status is sent and the channel
-// closed.
+// start starts the command; running counts its goroutines. Once the command has exited
+// and its output is sent, start's goroutines send the exit status and close the channel.
 func (s *visit) start(cmd *exec.Cmd, running *sync.WaitGroup) {
 	var err error
 	if s.term != nil {
@@ -133,7 +132,7 @@ func (s *visit) startOnPipes(cmd *exec.Cmd, running *sync.WaitGroup) error {
 	return nil
 }
 
-// pass copies the output of a command without a terminal to its end.
+// pass copies the output of a command without a terminal until EOF.
 func (s *visit) pass(to io.Writer, from *os.File) {
 	if s.exact {
 		drain(to, from)
@@ -144,12 +143,11 @@ func (s *visit) pass(to io.Writer, from *os.File) {
 	_ = seen.Close() // fails if the client has disconnected
 }
 
-// drain copies src to dst until its end, or, once src has a deadline, until src
-// has been quiet for a while. If the client does not read, closing the channel
-// ends the copying.
+// drain copies src to dst until EOF or, once src has a deadline, until src has been
+// quiet for a while. If the client does not read, closing the channel ends the copying.
 func drain(dst io.Writer, src *os.File) {
 	buf := make([]byte, 32<<10)
-	last := false // the deadline was set here
+	last := false // the final deadline has been set
 	for {
 		n, err := src.Read(buf)
 		if n > 0 {

@@ -25,7 +25,7 @@ type visit struct {
 
 	env   []string
 	term  *terminal // nil without a terminal
-	exact bool      // pass its output through unchanged
+	exact bool      // forward the command's output unchanged
 
 	mu      sync.Mutex
 	process *os.Process // nil until started, and after it has exited
@@ -46,8 +46,8 @@ type ptyRequest struct {
 
 type windowChange struct{ Columns, Rows, Width, Height uint32 }
 
-// maxSide limits a terminal's columns and rows, since programs allocate memory
-// according to its size.
+// maxSide limits a terminal's columns and rows, since programs allocate memory in
+// proportion.
 const maxSide = 4096
 
 func winsize(columns, rows, width, height uint32) pty.Size {
@@ -95,7 +95,7 @@ func (c *client) session(open ssh.NewChannel) {
 			_ = r.Reply(ok, nil)
 		}
 	}
-	s.toAll(syscall.SIGHUP) // a process that should outlive its client ignores SIGHUP, or has its own session
+	s.toAll(syscall.SIGHUP) // a process that should outlive the client ignores SIGHUP, or has its own session
 	// Wait for processes that ignore SIGHUP, and kill them when the server
 	// stops.
 	defer context.AfterFunc(c.stop, func() { s.toAll(syscall.SIGKILL) })()
@@ -172,9 +172,8 @@ func (s *visit) command(kind string, payload []byte) (cmd *exec.Cmd, ok bool) {
 	switch kind {
 	case "shell":
 		cmd = exec.Command(cfg.Shell) //nolint:noctx // it is ended by a SIGHUP when the channel closes
-		// A leading dash makes it a login shell. Without a terminal it reads
-		// commands from the client, as editors send them; those do not expect a
-		// login.
+		// A leading dash makes the shell a login shell. Without a terminal, the shell reads
+		// commands from the client: editors send them, and do not expect a login shell.
 		cmd.Args[0] = "-" + filepath.Base(cfg.Shell)
 		if s.term != nil {
 			dir = cfg.Workspace

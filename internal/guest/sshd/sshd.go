@@ -41,9 +41,9 @@ type Config struct {
 	Environ   func() []string // returns the environment of a new process
 	SFTP      []string        // command that serves sftp on its standard input and output
 	Log       *slog.Logger    // optional
-	// Secrets returns the redactor for output of terminals and commands; nil
-	// redacts nothing. Not redacted are sftp, scp and the like, binary output,
-	// and forwarded connections, since they carry files and editors' protocols.
+	// Secrets returns the redactor for output of terminals and commands; nil redacts
+	// nothing. sftp, scp and the like, binary output, and forwarded connections are not
+	// redacted, since they carry files and editors' protocols.
 	Secrets func() *redact.Redactor
 }
 
@@ -106,14 +106,14 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 	return l, nil
 }
 
-// Serve serves connections until ctx ends. Then it closes them, waits for the
-// commands they started to be signaled, and returns nil. It closes l.
+// Serve serves connections until ctx ends. Then it closes them, waits until their
+// commands have been signaled, and returns nil. It closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
 	var conns sync.WaitGroup
 	defer conns.Wait()
-	defer cancel() // runs first
+	defer cancel() // runs before the other deferred calls
 	for {
 		raw, err := l.Accept()
 		switch {
@@ -133,8 +133,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// serve serves one connection, calls gone at its end, and waits for the
-// commands it has started.
+// serve serves one connection, calls gone when it ends, and waits for the commands that
+// it has started.
 func (s *Server) serve(stop context.Context, raw net.Conn, gone func()) {
 	defer raw.Close()
 	ctx, cancel := context.WithCancel(stop)

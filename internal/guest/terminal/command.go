@@ -69,7 +69,7 @@ func (h *Host) Run(ctx context.Context, s Spec, stdin io.Reader, stdout, stderr 
 	}
 	err = cmd.Wait()
 	close(exited)
-	draining.Wait() // does not wait for other processes that have the output open
+	draining.Wait() // do not wait for other processes that have the output open
 	for _, out := range clean {
 		_ = out.Close() // fails if the reader has disconnected
 	}

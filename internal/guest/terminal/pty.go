@@ -22,7 +22,7 @@ const inputs = 64
 
 // Exit is a program's exit status.
 type Exit struct {
-	Code   int            // exit code, as a shell gives it
+	Code   int            // exit code, as in a shell
 	Signal syscall.Signal // 0 if no signal killed it
 }
 
@@ -160,8 +160,8 @@ func (p *PTY) Signal(sig syscall.Signal) error {
 	if p.hasEnded() {
 		return nil
 	}
-	// The process id cannot be reused until the Wait in startPTY has returned,
-	// and hardly right after that.
+	// The process id cannot be reused until the Wait in startPTY has returned, and is
+	// unlikely to be reused right after that.
 	if err := syscall.Kill(-p.cmd.Process.Pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return err
 	}
@@ -186,9 +186,9 @@ func (p *PTY) Close() {
 // counted from the program's first.
 func (p *PTY) Offsets() (start, end int64) { return p.out.offsets() }
 
-// Read reads output into b from an offset on, and waits until there is some. at
-// is the offset of b's first byte; it is greater than from if a slow reader has
-// missed output. After the last byte the error is io.EOF.
+// Read reads output into b, starting at offset from, and waits until there is some. at
+// is the offset of b's first byte; it is greater than from if a slow reader has missed
+// output. After the last byte the error is io.EOF.
 func (p *PTY) Read(ctx context.Context, from int64, b []byte) (n int, at int64, err error) {
 	return p.out.read(ctx, from, b)
 }

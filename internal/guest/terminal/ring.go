@@ -66,10 +66,9 @@ func (r *ring) offsets() (start, end int64) {
 	return r.end - int64(len(r.buf)), r.end
 }
 
-// read reads into b from offset from on, and blocks until there is some output.
-// at is the offset of b's first byte; it is greater than from if the bytes in
-// between are no longer kept. The error is io.EOF after the last byte, or ctx's
-// error.
+// read reads into b, starting at offset from, and blocks until there is some output. at
+// is the offset of b's first byte; it is greater than from if the bytes in between are
+// no longer kept. The error is io.EOF after the last byte, or ctx's error.
 func (r *ring) read(ctx context.Context, from int64, b []byte) (n int, at int64, err error) {
 	for {
 		r.mu.Lock()

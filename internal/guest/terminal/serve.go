@@ -34,7 +34,7 @@ func (h *Host) Handler() http.Handler {
 			CompressionMode:    websocket.CompressionDisabled,
 		})
 		if err != nil {
-			return // it has sent an error response
+			return // Accept has sent an error response
 		}
 		ws.SetReadLimit(maxFrame)
 		v := &viewer{h: h, ws: ws}
@@ -49,8 +49,8 @@ type viewer struct {
 	ws *websocket.Conn
 }
 
-// serve handles a connection: it does what the first message requests, until
-// either end closes it.
+// serve handles a connection: it does what the first message requests, until either peer
+// closes the connection.
 func (v *viewer) serve(ctx context.Context) error {
 	for {
 		req, err := v.hello(ctx)
@@ -156,12 +156,12 @@ func (v *viewer) watch(ctx context.Context, p *PTY, req request) (err error) {
 			readOnly: req.ReadOnly,
 			typed:    func(b []byte) error { return p.Type(ctx, b) },
 			resize:   p.Resize, signal: p.Signal,
-			eof:   func() error { return p.Type(ctx, []byte{4}) }, // as a keyboard sends it
+			eof:   func() error { return p.Type(ctx, []byte{4}) }, // Ctrl-D, as a keyboard sends it
 			close: func() { go p.Close() },
 		}))
 	})
 	go v.ping(ctx)
-	defer func() { v.bye(err) }() // deferred last: must run before cancel, which would cut it off
+	defer func() { v.bye(err) }() // deferred last, so that it runs before cancel, which would cut it off
 	b := make([]byte, 1+64<<10)
 	b[0] = channelOutput
 	for {
@@ -213,7 +213,7 @@ func (v *viewer) command(ctx context.Context, req request) (err error) {
 		}))
 	})
 	go v.ping(ctx)
-	defer func() { v.bye(err) }() // deferred last: must run before cancel, which would cut it off
+	defer func() { v.bye(err) }() // deferred last, so that it runs before cancel, which would cut it off
 	exit, err := v.h.Run(ctx, Spec{Args: req.Args, Env: req.Env, Dir: req.Dir}, stdin,
 		&channel{v, ctx, channelOutput}, &channel{v, ctx, channelError})
 	if err != nil {

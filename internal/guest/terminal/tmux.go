@@ -41,7 +41,7 @@ type Tmux struct {
 	Kept bool
 }
 
-// serverPatience is how long Create waits for such a server.
+// serverPatience is how long Create waits for a server that is starting.
 const serverPatience = 5 * time.Second
 
 // Keys is input to type: Text literally, or one Key by tmux's name.
@@ -251,7 +251,7 @@ func (t *Tmux) Cursor(ctx context.Context, name string) (column, row int, err er
 		return 0, 0, t.missingTerminal(name, err)
 	}
 	if x, y, ok := strings.Cut(strings.TrimSpace(string(out)), " "); ok {
-		column, _ = strconv.Atoi(x) // on error, 0 is as good as any
+		column, _ = strconv.Atoi(x) // errors are ignored: 0 is an acceptable position
 		row, _ = strconv.Atoi(y)
 	}
 	return column, row, nil
@@ -298,8 +298,8 @@ func argument(arg string) string {
 	return arg
 }
 
-// run runs tmux and returns at most limit bytes of its output; 0 means the
-// limit of a Read. Longer output loses its beginning.
+// run runs tmux and returns the last limit bytes of its output; 0 means the limit of a
+// Read.
 func (t *Tmux) run(ctx context.Context, limit int, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, tmuxTimeout, fault.Unavailable("tmux did not answer within %s", tmuxTimeout))
 	defer cancel()
@@ -323,7 +323,7 @@ func (t *Tmux) run(ctx context.Context, limit int, args ...string) ([]byte, erro
 		return nil, fault.NotImplemented("there is no tmux in this machine").Named("tmux_missing").
 			Hint("add the package tmux to the environment's image")
 	case strings.Contains(words, "no server running"), strings.Contains(words, "error connecting to"),
-		strings.Contains(words, "server exited"), strings.Contains(words, "lost server"): // it exits with its last terminal
+		strings.Contains(words, "server exited"), strings.Contains(words, "lost server"): // the server exits with its last terminal
 		return nil, errNoServer
 	default:
 		return nil, fault.Conflict("tmux: %.500s", cmp.Or(words, err.Error()))

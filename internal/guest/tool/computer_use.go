@@ -84,8 +84,8 @@ func point(c *agentv1.Coordinate) *screen.Point {
 	return &screen.Point{X: int(c.GetX()), Y: int(c.GetY())}
 }
 
-// buttons maps the protocol's mouse buttons to X's. An unknown button maps to
-// 0, which X does not have either.
+// buttons maps the protocol's mouse buttons to X's. An unknown button maps to 0, which X
+// does not know either.
 var buttons = map[agentv1.MouseButton]screen.Button{
 	agentv1.MouseButton_MOUSE_BUTTON_UNSPECIFIED: screen.Left, agentv1.MouseButton_MOUSE_BUTTON_LEFT: screen.Left,
 	agentv1.MouseButton_MOUSE_BUTTON_MIDDLE: screen.Middle, agentv1.MouseButton_MOUSE_BUTTON_RIGHT: screen.Right,

@@ -14,7 +14,7 @@ import (
 
 const (
 	maxDiffBytes = 30000   // the longest diff that is returned
-	maxDiffInput = 2 << 20 // both versions together; a diff of larger files would take too long
+	maxDiffInput = 2 << 20 // total size of both versions in bytes; a diff of larger files would take too long
 )
 
 // edited holds the contents of a file before and after an edit.

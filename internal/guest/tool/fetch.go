@@ -96,8 +96,7 @@ func moreNote(answer web.Answer) string {
 	return fmt.Sprintf("\n[truncated after %d bytes; download all of it with curl -o in Shell]", len(answer.Body))
 }
 
-// maxHeaders and maxHeaderValue limit how much of a response's headers is
-// shown.
+// maxHeaders and maxHeaderValue limit how much of a response's headers the result shows.
 const (
 	maxHeaders     = 40
 	maxHeaderValue = 500

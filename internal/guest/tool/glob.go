@@ -22,7 +22,7 @@ import (
 
 const (
 	maxGlobFiles = 200     // in one result
-	maxGlobFound = 1 << 20 // the most that are considered
+	maxGlobFound = 1 << 20 // maximum number of files that are considered
 )
 
 // Glob finds files by name.
@@ -113,9 +113,9 @@ func globPlan(ws Workspace, args *agentv1.GlobToolArgs) (dir string, match func(
 	return dir, func(name string) bool { return doublestar.MatchUnvalidated(whole, name) }, nil
 }
 
-// newest returns the most recently modified names, newest first and up to a
-// number. Names with the same time are sorted by name.
-func newest(dir string, names []string, most int) []string {
+// newest returns the most recently modified names, newest first, at most limit. Names
+// with the same time are sorted by name.
+func newest(dir string, names []string, limit int) []string {
 	type dated struct {
 		name string
 		time int64
@@ -152,7 +152,7 @@ func newest(dir string, names []string, most int) []string {
 		return strings.Compare(a.name, b.name)
 	})
 	names = names[:0]
-	for _, d := range all[:min(most, len(all))] {
+	for _, d := range all[:min(limit, len(all))] {
 		names = append(names, d.name)
 	}
 	return names

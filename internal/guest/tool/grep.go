@@ -20,7 +20,7 @@ import (
 const (
 	maxGrepBytes = 30_000  // of text in one result
 	maxGrepRunes = 500     // of a line
-	maxGrepFound = 4 << 20 // bytes of output that are sorted here; if there is more, rg sorts
+	maxGrepFound = 4 << 20 // bytes of output that are sorted here; rg sorts larger output
 )
 
 // Grep searches the contents of files.
@@ -145,8 +145,7 @@ func grepError(err error) error {
 // errTooMuch says that rg's output is too large to be sorted here.
 var errTooMuch = errors.New("too much output")
 
-// grepAll returns everything that rg finds, sorted by name. Results in hidden
-// files are among them.
+// grepAll returns all results of rg, sorted by name, including results in hidden files.
 func grepAll(ctx context.Context, ws Workspace, flags []string, mode agentv1.GrepArgs_OutputMode) ([]entry, error) {
 	var found []entry
 	size := 0
@@ -230,14 +229,14 @@ func grepFlags(ws Workspace, args *agentv1.GrepArgs) ([]string, error) {
 		flags = append(flags, "--type", args.GetType())
 	}
 	flags = append(flags, globFlags(args)...)
-	// Pass option and value as two arguments: in one, the value would lose a =
-	// at its beginning.
+	// Pass option and value as two arguments: in a single argument, the value would lose a
+	// leading =.
 	return append(flags, "--regexp", args.GetPattern(), "--", path), nil
 }
 
-// globFlags returns the flags that select the files matching a glob. rg lets
-// --glob override what git ignores, but not a file type, so the glob is defined
-// as a type if possible.
+// globFlags returns the flags that select the files matching a glob. In rg, --glob also
+// finds files that git ignores, but --type does not, so the glob is defined as a type if
+// possible.
 func globFlags(args *agentv1.GrepArgs) []string {
 	glob := args.GetGlob()
 	switch {
@@ -312,8 +311,8 @@ func grepOrder(args *agentv1.GrepArgs) (string, error) {
 	return "", fmt.Errorf("sort is %q: use path, modified, accessed or created", args.GetSort())
 }
 
-// newGrepLine returns a buffer for [readEntry], with room for what it shows of a
-// line.
+// newGrepLine returns a buffer for [readEntry], large enough for the part of a line that
+// is shown.
 func newGrepLine() []byte { return make([]byte, 0, 4*maxGrepRunes+16) }
 
 // readEntry reads one result from rg's output. It overwrites line, a buffer from
@@ -345,7 +344,7 @@ func readEntry(ctx context.Context, in *bufio.Reader, mode agentv1.GrepArgs_Outp
 	return e, nil
 }
 
-// clipRunes returns at most n characters of text, with a mark if it was longer.
+// clipRunes returns at most n characters of text, with a mark if text was longer.
 func clipRunes(text string, n int) string {
 	if len(text) <= n {
 		return text

@@ -16,7 +16,7 @@ type page struct {
 	seen    int
 	entries []entry
 	size    int
-	more    bool // there are more entries after the last
+	more    bool // there are more entries after the page
 	full    bool // the page ended because of its size
 }
 

@@ -82,7 +82,7 @@ func ls(ctx context.Context, ws Workspace, args *agentv1.LsArgs) (*agentv1.LsSuc
 type folder struct {
 	folders map[string]*folder
 	files   map[string]string // file names; a symbolic link maps to its target
-	below   int               // number of files in it and in all folders below it
+	below   int               // number of files in the folder and in all folders below it
 }
 
 func newFolder() *folder {

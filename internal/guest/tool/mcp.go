@@ -15,8 +15,8 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// maxMCPText is the largest text, in bytes, that is taken from a result. A text
-// that is too long for the model is saved to a file.
+// maxMCPText is the largest text, in bytes, that is taken from a result. A text that is
+// too long for the model is saved to a file.
 const maxMCPText = 8 << 20
 
 // CallMcpTool calls a tool of an MCP server that runs in this machine.

@@ -51,9 +51,8 @@ func readImage(path string, f *os.File, size int64, kind string) (*agentv1.Pictu
 	return &agentv1.Picture{MediaType: fitted.MediaType, Data: fitted.Data}, text + "]", nil
 }
 
-// videoKind returns the media type of a file. net/http does not detect every
-// video. A file that starts like an MP4 may also be an image, so its name
-// decides.
+// videoKind returns the media type of a file. net/http does not detect every video. A
+// file that starts like an MP4 may also be an image, so the file name decides.
 func videoKind(path, kind string, start []byte) string {
 	if kind == "application/octet-stream" && len(start) > 12 && string(start[4:8]) == "ftyp" {
 		switch strings.ToLower(filepath.Ext(path)) {
@@ -200,8 +199,7 @@ func readNotebook(path string, f *os.File, args *agentv1.ReadToolArgs, success *
 	return valid(b.String()), pictures, nil
 }
 
-// cellText returns a cell as text for the model, with at most room of its
-// images.
+// cellText returns a cell as text for the model, with up to room of the cell's images.
 func cellText(index int, c notebook.Cell, room int) (string, []*agentv1.Picture) {
 	var b strings.Builder
 	var pictures []*agentv1.Picture
@@ -231,8 +229,7 @@ func cellText(index int, c notebook.Cell, room int) (string, []*agentv1.Picture)
 	return b.String(), pictures
 }
 
-// clipBytes returns about n bytes of text at most, with a mark if it was
-// longer.
+// clipBytes returns at most about n bytes of text, with a mark if text was longer.
 func clipBytes(text string, n int) string {
 	if len(text) <= n {
 		return text

@@ -19,9 +19,10 @@ import (
 // errEnough is returned by a function that has read enough of ripgrep's output.
 var errEnough = errors.New("enough")
 
-// ripgrep runs rg, or its stand-in if the machine has none, in dir and calls read with its output. When read returns, it
-// stops rg and returns read's error, unless that is errEnough. If rg rejects
-// its arguments, the error carries rg's message for the model.
+// ripgrep runs rg, or its replacement if the machine has none, in dir and calls read
+// with its output. When read returns, ripgrep stops rg and returns read's error, unless
+// that is errEnough. If rg rejects its arguments, the error contains rg's message for
+// the model.
 func ripgrep(ctx context.Context, ws Workspace, dir string, args []string, read func(*bufio.Reader) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -37,7 +38,7 @@ func ripgrep(ctx context.Context, ws Workspace, dir string, args []string, read 
 	cmd.Dir = dir
 	cmd.WaitDelay = time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // whoever holds the pipe open ends
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // kill every process that has the pipe open
 	var complaint bounded
 	cmd.Stderr = &complaint
 	in, out, err := newGather()

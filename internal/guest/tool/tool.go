@@ -25,10 +25,10 @@ type Tool struct {
 	// listed, so it must be fast. If Lacks is nil, the tool works in every
 	// machine.
 	Lacks func() error
-	// Run runs a call, whose arguments are set, and returns it with its result
-	// set. It passes partial results to emit as they arrive; emit may block but
-	// does not fail. When ctx ends, Run stops what it started and returns soon;
-	// context.Cause says why. Run is safe for concurrent use.
+	// Run runs a call, whose arguments are set, and returns the call with its result set.
+	// Run passes partial results to emit as they arrive; emit may block but does not fail.
+	// When ctx ends, Run stops what it started and returns soon; context.Cause says why.
+	// Run is safe for concurrent use.
 	Run func(ctx context.Context, call *agentv1.ToolCall, emit Emit) Outcome
 }
 
@@ -51,8 +51,8 @@ type Outcome struct {
 // timeoutError says that a call exceeded its timeout.
 type timeoutError struct{ error }
 
-// outcomeOf returns the outcome of a call, with its text, which is that of the error if
-// there is one.
+// outcomeOf returns the outcome of a call. Its text is that of the error, if there is
+// one.
 func outcomeOf(call *agentv1.ToolCall, text string, err error) Outcome {
 	return Outcome{Call: call, Text: text, Error: err != nil, Failure: failureOf(err)}
 }

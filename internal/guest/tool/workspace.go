@@ -13,7 +13,7 @@ import (
 // their process can: the machine is the security boundary, and exec-daemon runs
 // as the agent's user.
 type Workspace struct {
-	Dir     string         // absolute; relative paths start here
+	Dir     string         // absolute; relative paths are relative to it
 	Ripgrep string         // path of rg; "rg" by default; see ripgrep.Command
 	Sandbox *guard.Sandbox // nil if sandboxing is disabled
 	Seen    *file.Seen     // files that the model has read; nil to track none
@@ -38,7 +38,7 @@ func (w Workspace) pdf() pdf.Reader {
 	return pdf.Reader{Command: command}
 }
 
-// files returns the part of the workspace that package file knows.
+// files returns the workspace in the form of package file.
 func (w Workspace) files() file.Workspace {
 	return file.Workspace{Dir: w.Dir, Home: w.Home, Free: w.Free}
 }

@@ -51,7 +51,7 @@ type Recorder struct {
 	Config
 	bounds bounds
 	mu     sync.Mutex
-	now    *capture // nil if no recording was started since New
+	now    *capture // nil if this Recorder has not started a recording
 }
 
 // bounds are the limits of a recording.
@@ -68,11 +68,11 @@ type Recording struct {
 	Ended  string // why it ended early; "" if it did not
 }
 
-// New returns a recorder, which takes over an unfinished recording of an
-// earlier one.
+// New returns a recorder, which takes over an unfinished recording of a previous
+// recorder.
 func New(c Config) *Recorder { return &Recorder{Config: c, bounds: bounds{maxLength, maxSize}} }
 
-// Lacks returns an error that says what the machine lacks to record, or nil.
+// Lacks returns an error that says what the machine needs for recording, or nil.
 func (r *Recorder) Lacks() error {
 	if r.Display == "" {
 		return ErrNoDesktop
@@ -116,9 +116,9 @@ func (r *Recorder) Start(ctx context.Context) error {
 	return nil
 }
 
-// Save ends the recording and saves it in the artifacts folder under a new
-// name: the given one, with a number added if it is taken, or the current time
-// if name is "". If saving fails, the recording is kept.
+// Save ends the recording and saves it in the artifacts folder under an unused name: the
+// given one, with a number added if necessary, or the current time if name is "". If
+// saving fails, the recording is kept.
 func (r *Recorder) Save(ctx context.Context, name string) (Recording, error) {
 	name, err := fileName(name, time.Now())
 	if err != nil {
@@ -133,7 +133,7 @@ func (r *Recorder) Save(ctx context.Context, name string) (Recording, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, saveTime, fmt.Errorf("saving took longer than %s", saveTime))
 	defer cancel()
 	whole := filepath.Join(r.Dir, "whole.mp4")
-	defer func() { _ = os.Remove(whole) }() // no longer exists once it is saved
+	defer func() { _ = os.Remove(whole) }() // fails if the file was moved
 	if rec.Length, err = rewrite(ctx, r.video(), whole); err != nil {
 		return rec, fmt.Errorf("the recording was not saved: %w. It is still there: try again, or use DISCARD_RECORDING", err)
 	}
@@ -195,7 +195,7 @@ func (r *Recorder) endReason() (why string, there bool) {
 func (r *Recorder) end(reason string) (Recording, error) {
 	why, there := r.endReason()
 	if !there {
-		if r.now != nil && !r.now.hasEnded() { // its file was removed
+		if r.now != nil && !r.now.hasEnded() { // the recording's file was removed
 			r.now.stop()
 		}
 		r.now = nil

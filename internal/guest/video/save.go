@@ -49,9 +49,8 @@ func fileName(requested string, now time.Time) (string, error) {
 	return name, nil
 }
 
-// rewrite copies a recording's frames to a file that has its length at the
-// start, so that browsers show it before they have loaded all of it. It returns
-// the length.
+// rewrite copies a recording's frames to a file with its length at the start, so that
+// browsers show the video before they have loaded all of it. It returns the length.
 func rewrite(ctx context.Context, from, to string) (time.Duration, error) {
 	path, err := program("ffmpeg")
 	if err != nil {

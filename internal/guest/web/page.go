@@ -39,7 +39,7 @@ func (a Answer) Page() (page Page, err error) {
 	if err != nil {
 		return Page{}, fmt.Errorf("the page is not HTML: %w", err)
 	}
-	at, _ := url.Parse(a.URL) // it was requested, so it is valid
+	at, _ := url.Parse(a.URL) // the URL was requested, so it is valid
 	page.Title = prune(doc, at, 0)
 	convert := converter.NewConverter(converter.WithPlugins(base.NewBasePlugin(), commonmark.NewCommonmarkPlugin(), table.NewTablePlugin()))
 	text, err := convert.ConvertNode(doc)

@@ -1,8 +1,7 @@
-// Package web makes HTTP requests on behalf of a model, from inside its
-// machine. A URL may come from prompt injection, and a server may be malicious.
-// So the package does not connect to private addresses, whatever name resolves
-// to them, and limits time, size and redirects. It keeps no cookies, uses no
-// proxy, and runs no scripts.
+// Package web makes HTTP requests on behalf of a model, from inside its machine. A URL
+// may come from prompt injection, and a server may be malicious. So the package does not
+// connect to private addresses, even if a public name resolves to them, and limits time,
+// size and redirects. It keeps no cookies, uses no proxy, and runs no scripts.
 package web
 
 import (
@@ -39,8 +38,8 @@ type Client struct {
 	http *http.Client
 }
 
-// New returns a Client. may checks each address after name resolution and
-// before dialing; in a machine it is Public.
+// New returns a Client. may checks each address after name resolution and before
+// dialing; in a machine, pass Public.
 func New(may func(netip.Addr) error) *Client {
 	dialer := &net.Dialer{
 		Timeout: 10 * time.Second,

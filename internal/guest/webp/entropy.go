@@ -115,7 +115,7 @@ func prefix(v uint32) (symbol int, extra uint32, n int) {
 // have at most 7.
 const maxLength = 15
 
-// A code is the bits of a symbol, in writing order.
+// A code holds the bits of a symbol, in writing order.
 type code struct {
 	bits   uint16
 	length uint8 // 0 if the symbol does not occur, or is the only one

@@ -79,7 +79,7 @@ func flatten(m *image.RGBA) []uint32 {
 const (
 	left   = 1
 	top    = 2
-	choice = 11 // left or top, whichever is nearer to left + top - top left
+	choice = 11 // left or top, whichever is nearer to (left + top - top left)
 )
 
 // predict returns the predictor of each tile, as the pixels of an image, and
@@ -92,7 +92,7 @@ func predict(pixels []uint32, width, height int) (modes, residual []uint32) {
 			mode, least := uint32(left), uint64(1<<63)
 			for _, m := range []uint32{left, top, choice} {
 				var cost uint64
-				for y := max(1, ty+1); y < bottom; y += 4 { // one row in four is enough
+				for y := max(1, ty+1); y < bottom; y += 4 { // only one row in four, which is enough
 					for x := max(1, tx); x < right; x++ {
 						i := y*width + x
 						cost += weight(sub(pixels[i], prediction(pixels, i, width, m)))

@@ -125,7 +125,7 @@ func probe(out io.Writer) error {
 	return nil
 }
 
-// existing returns a folder to explain the rules for.
+// existing returns an existing folder for which to explain the rules.
 func existing() string {
 	if dir, err := os.Getwd(); err == nil && dir != "/" {
 		return dir

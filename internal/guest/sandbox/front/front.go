@@ -1,5 +1,5 @@
-// Package front is the sandbox's command line: the program that exec-daemon
-// runs commands with, and `aloft sandbox`, which people use directly.
+// Package front is the sandbox's command line. It is used by the program through which
+// exec-daemon runs commands, and by `aloft sandbox`, which people use directly.
 package front
 
 import (
@@ -22,7 +22,7 @@ import (
 // KeepWord is the first argument of the keeper process, which cleans up.
 const KeepWord = "keep"
 
-// Process holds the parts of the process that the command line uses.
+// Process holds the parts of the current process that the command line uses.
 type Process struct {
 	Name           string   // name of the program, for messages
 	Keeper         []string // command that runs this program with KeepWord
@@ -112,8 +112,8 @@ func code(err error) (int, error) {
 	return 0, nil
 }
 
-// parse parses by hand: without --, package flag would take the command's own
-// flags and the sandbox would confine the wrong thing.
+// parse parses by hand: without --, package flag would parse the command's own flags,
+// and the sandbox would use the wrong policy.
 func parse(args []string) (a arguments, err error) {
 	for len(args) > 0 {
 		arg := args[0]

@@ -70,7 +70,7 @@ func readHTTP(in *bufio.Reader) (request, error) {
 	if r.port != 80 {
 		host += ":" + strconv.Itoa(int(r.port))
 	}
-	// Send the host that was checked, whatever the Host header says.
+	// Send the host that was checked, even if the Host header differs.
 	fmt.Fprintf(&head, "%s %s HTTP/1.1\r\nHost: %s\r\n", method, path, host)
 	lengths, chunked := 0, false
 	for {
@@ -163,7 +163,7 @@ func cutPrefixFold(s, prefix string) (string, bool) {
 	return s[len(prefix):], true
 }
 
-// splitHost splits host:port. The port may be missing if there is a usual one.
+// splitHost splits host:port. A missing port means usual, unless that is 0.
 func splitHost(authority string, usual uint16) (string, uint16, error) {
 	if strings.Contains(authority, "@") {
 		return "", 0, errRequest

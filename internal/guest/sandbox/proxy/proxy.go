@@ -1,12 +1,12 @@
-// Package proxy is the only network access of a sandbox whose policy lists
-// hosts. It is a listener on loopback in the sandbox's network namespace,
-// served by a process outside. It speaks HTTP (CONNECT and plain requests) and
-// SOCKS5, which it tells apart by the first byte.
+// Package proxy is the only network access of a sandbox whose policy lists hosts. The
+// proxy listens on loopback in the sandbox's network namespace and is served by a
+// process outside. It speaks HTTP (CONNECT and plain requests) and SOCKS5, and tells
+// them apart by the first byte.
 //
-// Each connection is checked twice, by the same rules as in a machine's network
-// gateway: the name before it is resolved, and the address before it is dialed.
-// The proxy dials the address that it checked, so changing a DNS record between
-// two lookups (DNS rebinding) gains nothing. It does not inspect TLS traffic.
+// Each connection is checked twice, by the same rules as in a machine's network gateway:
+// the name before it is resolved, and the address before it is dialed. The proxy dials
+// the address that it checked, so changing a DNS record between two lookups (DNS
+// rebinding) gains nothing. It does not inspect TLS traffic.
 package proxy
 
 import (
@@ -31,7 +31,7 @@ const (
 	maxHead        = 64 << 10 // bytes of a request's line and headers
 	headTime       = 30 * time.Second
 	dialTime       = 30 * time.Second
-	maxDenials     = 100 // that are remembered
+	maxDenials     = 100 // denials that are remembered
 )
 
 // Denial is a refused host, recorded once.
