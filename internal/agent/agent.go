@@ -1,5 +1,5 @@
-// Package agent defines agents and their runs, the events of an agent's
-// journal, and the state that is folded from them. It does no I/O.
+// Package agent defines agents and their runs, the events of an agent's journal, and the
+// state that results from folding the events. It does no I/O.
 package agent
 
 import (
@@ -15,26 +15,26 @@ import (
 	"aloft/internal/allowance"
 )
 
-// Agent is the summary of an agent that lists show. It is folded from the
-// journal and stored separately, so that lists need not read journals.
+// Agent is the summary of an agent for lists. It is folded from the journal and stored
+// separately, so that lists need not read journals.
 type Agent struct {
 	ID          string
 	Name        string
 	UserID      int64 // the owner
 	Archived    bool
-	Paused      bool // stopped before the next step until resumed
+	Paused      bool // the agent does not start its next step until it is resumed
 	Machine     MachineState
 	CreatedAt   time.Time
-	UpdatedAt   time.Time // of the last event that is not [Event.Housekeeping]
+	UpdatedAt   time.Time // time of the last event that is not [Event.Housekeeping]
 	LatestRunID string
 	Head        int64 // number of the last event
 	Options
 	Source
 	Pending
-	// Todos are the numbers of the events with the agent's todo list after each
-	// change, oldest first: at most [MostTodos].
+	// Todos are the sequence numbers of the events that changed the agent's todo list,
+	// oldest first: at most [MostTodos].
 	Todos []int64
-	// PullRequests are the pull requests of its branches, in the order in which
+	// PullRequests are the pull requests of the agent's branches, in the order in which
 	// they became known.
 	PullRequests []PullRequest
 }
@@ -44,23 +44,22 @@ type Options struct {
 	Env                 Env
 	Repos               []Repo
 	Model               string // id in the configuration; "" is the default
-	Class               string // of isolation: "" or "strong"
+	Class               string // isolation class: "" or "strong"
 	WorkOnCurrentBranch bool
 	RunMode             string           // run mode; "" is the server's default
-	Limit               allowance.Amount // the owner's limits for each run; zero means only those of the team and the server
+	Limit               allowance.Amount // the owner's limits for each run; if zero, only the limits of the team and the server apply
 	Pull                PullRequestOptions
 }
 
 // Source is the starting point of an agent's work.
 type Source struct {
 	ForkedFrom string // the agent that this one was forked from, or ""
-	Layer      string // the saved disk for the first machine; "" once it has started
-	// Origin is the commit of the first repository from which the agent
-	// started, as the server resolved it before there was a machine; "" before
-	// that.
+	Layer      string // the saved disk for the first machine; "" once that machine has started
+	// Origin is the commit of the first repository from which the agent started. The server
+	// resolves it before there is a machine; "" before that.
 	Origin string
-	// RulesAt is the commit of the default branch when Origin was resolved. The
-	// project's rules are read from it. "" if there was no such commit.
+	// RulesAt is the commit of the default branch when Origin was resolved. The project's
+	// rules are read from that commit. "" if there was no such commit.
 	RulesAt string
 }
 
@@ -90,7 +89,7 @@ const (
 type Env struct {
 	Type   string `json:"type"` // "cloud"
 	Name   string `json:"name,omitempty"`
-	ID     string `json:"id,omitempty"` // id of the saved environment with that name; "" also for agents older than this field
+	ID     string `json:"id,omitempty"` // id of the saved environment with that name; "" also for agents that predate this field
 	Preset Preset `json:"preset,omitempty"`
 	Image  string `json:"image,omitempty"` // replaces the image of the repository's environment, for set-up machines
 }

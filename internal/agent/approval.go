@@ -11,13 +11,13 @@ import (
 )
 
 // An Approval is a request that waits for a person: to allow a call or, if
-// [Approval.IsQuestion] is true, to answer the agent's own question. It is stored in
-// the journal, so it survives restarts and costs nothing while it waits.
+// [Approval.IsQuestion] returns true, to answer the agent's own question. It is stored
+// in the journal, so it survives restarts and needs no resources while it waits.
 type Approval struct {
 	ID      string   `json:"id"`
 	RunID   string   `json:"runId"`
 	CallID  string   `json:"callId"`
-	Task    string   `json:"task,omitempty"`     // call of the subagent that asks; "" for the agent itself
+	Task    string   `json:"task,omitempty"`     // id of the call whose subagent asks; "" for the agent itself
 	By      string   `json:"subagent,omitempty"` // that subagent's type and task
 	Tool    string   `json:"tool"`
 	Subject string   `json:"subject"`          // the command, URL, server:tool, path or question
@@ -51,9 +51,8 @@ var Decisions = []Decision{AllowOnce, AllowAgent, AllowAlways, Deny, Answered}
 // Allows reports whether the decision lets the call run.
 func (d Decision) Allows() bool { return d == AllowOnce || d == AllowAgent || d == AllowAlways }
 
-// Treatments of a call in [CallJudged]: those of package permit, and
-// CallRefused, which means that the call does not run and the model is told
-// why.
+// Treatments of a call in [CallJudged]: the treatments of package permit, and
+// CallRefused, which means that the call does not run and the model is told why.
 const (
 	CallRun       = "run"
 	CallSandboxed = "sandboxed"
@@ -61,12 +60,12 @@ const (
 )
 
 type (
-	// CallJudged records the decision about a call. It precedes the sending of
+	// CallJudged records the decision about a call. The decision precedes the sending of
 	// the call and is final: no call is judged twice.
 	CallJudged struct {
 		CallID    string `json:"callId"`
 		Treatment string `json:"treatment"`
-		By        string `json:"by"` // policy, classifier, hook or person
+		By        string `json:"by"` // who decided: policy, classifier, hook or person
 		Why       string `json:"why,omitempty"`
 		// Message is the text for the model about a refused call.
 		Message string `json:"message,omitempty"`
@@ -81,7 +80,7 @@ type (
 		Model      string             `json:"model"`
 		DurationMS int64              `json:"durationMs"`
 		Usage      conversation.Usage `json:"usage"`
-		Failure    string             `json:"failure,omitempty"` // why the classifier gave no verdict; Verdict is ask then
+		Failure    string             `json:"failure,omitempty"` // why the classifier gave no verdict; in that case Verdict is ask
 	}
 	// HookRan records the outcome of a project hook.
 	HookRan struct {
@@ -90,7 +89,7 @@ type (
 		Exit       int    `json:"exit"`
 		DurationMS int64  `json:"durationMs"`
 		Failure    string `json:"failure,omitempty"`
-		Message    string `json:"message,omitempty"` // for the user, from all hooks of the event; only in the last of their records
+		Message    string `json:"message,omitempty"` // messages for the user from all hooks of the event; only the last hook's record has them
 	}
 	// Submitted records that the hooks have seen the run's prompt.
 	Submitted struct{}
@@ -104,10 +103,10 @@ type (
 	ApprovalAnswered struct {
 		ApprovalID string   `json:"approvalId"`
 		Decision   Decision `json:"decision"`
-		Message    string   `json:"message,omitempty"` // for the agent
-		Entries    []string `json:"entries,omitempty"` // allowed from now on
-		Answers    []Answer `json:"answers,omitempty"` // to the agent's questions
-		UserID     int64    `json:"userId,omitempty"`  // 0 if the request expired
+		Message    string   `json:"message,omitempty"` // message for the agent
+		Entries    []string `json:"entries,omitempty"` // entries that are allowed from now on
+		Answers    []Answer `json:"answers,omitempty"` // answers to the agent's questions
+		UserID     int64    `json:"userId,omitempty"`  // who answered; 0 if the request expired
 	}
 )
 
@@ -200,13 +199,13 @@ func (s *State) judged(e Event) {
 			}
 		}
 	case *RunCreated:
-		s.Refused, s.Submitted = nil, len(b.Prompt.Blocks) == 0 // a new prompt has to pass the hooks
+		s.Refused, s.Submitted = nil, len(b.Prompt.Blocks) == 0 // a new prompt must be checked by the hooks
 	case *Submitted:
 		s.Submitted = true
 	}
 }
 
-// asker returns the call whose approval request has that id, or nil if the call
+// asker returns the call whose approval request has that id, or nil if the call already
 // has its result.
 func (s *State) asker(approvalID string) *Call {
 	threads := []*Thread{&s.Thread, &s.Checking.Thread}
@@ -223,8 +222,8 @@ func (s *State) asker(approvalID string) *Call {
 	return nil
 }
 
-// RefusedCall is a call that was refused in this run. If the model repeats it,
-// a person is asked.
+// RefusedCall is a call that was refused in this run. If the model repeats the call, a
+// person is asked.
 type RefusedCall struct {
 	Tool string
 	Args string

@@ -24,7 +24,7 @@ type Bugfix struct {
 	Explanation string `json:"explanation,omitempty"`
 }
 
-// Verdicts maps the verdicts in the arguments of [BugfixTool] to those of
+// Verdicts maps the verdicts in the arguments of [BugfixTool] to the verdicts in
 // [Bugfix].
 var Verdicts = map[string]string{
 	"BUGFIX_VERDICT_FIXED":          "fixed",

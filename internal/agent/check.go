@@ -24,7 +24,7 @@ type Check struct {
 
 // Sources of a [Check].
 const (
-	CheckOfRequest     = "request"     // the user's own
+	CheckOfRequest     = "request"     // an option of the request, from the user
 	CheckOfEnvironment = "environment" // judged like any command of the repository
 )
 
@@ -41,7 +41,7 @@ type (
 	// the first check is sent to the machine. The calls of the checks are
 	// journaled as [Within] with [ChecksThread].
 	ChecksBegan struct {
-		Round   int             `json:"round"` // from 1 in each run
+		Round   int             `json:"round"` // counts from 1 in each run
 		Commits []CheckedCommit `json:"commits,omitempty"`
 		Checks  []PlannedCheck  `json:"checks"`
 	}
@@ -56,9 +56,8 @@ type (
 		CallID string          `json:"callId"`
 		Args   json.RawMessage `json:"args"` // of the Shell tool
 	}
-	// ChecksEnded records the results of a round. Whether the model is sent
-	// back to work is in the [Notice] with [CodeChecks] that is journaled with
-	// it.
+	// ChecksEnded records the results of a round. If the model is sent back to work, a
+	// [Notice] with [CodeChecks] is journaled together with it.
 	ChecksEnded struct {
 		Results []CheckResult `json:"results"`
 		// Again says that the machine was lost during the round, so the round
@@ -81,34 +80,34 @@ type CheckState string
 // The outcomes of a check.
 const (
 	CheckPassed CheckState = "passed"
-	CheckFailed CheckState = "failed"  // it exited with another status than 0, was killed, or timed out
+	CheckFailed CheckState = "failed"  // the command exited with a non-zero status, was killed, or timed out
 	CheckNotRun CheckState = "not_run" // refused by the run mode, a hook or a person
-	CheckLost   CheckState = "lost"    // the machine was lost while it ran
+	CheckLost   CheckState = "lost"    // the machine was lost while the command ran
 )
 
 // CheckResult is the result of a check.
 type CheckResult struct {
 	Check
 	State      CheckState `json:"state"`
-	ExitCode   *int       `json:"exitCode,omitempty"` // nil unless it exited by itself
+	ExitCode   *int       `json:"exitCode,omitempty"` // nil unless the command exited by itself
 	DurationMS int64      `json:"durationMs,omitempty"`
-	Output     string     `json:"output,omitempty"` // its end, at most maxCheckOutput bytes
+	Output     string     `json:"output,omitempty"` // the end of the output, at most maxCheckOutput bytes
 }
 
-// maxCheckOutput is how many bytes of a check's output are kept as evidence.
-// The journal has more, in the result of the check's call.
+// maxCheckOutput is how many bytes of a check's output are kept as evidence. The journal
+// has more in the result of the check's call.
 const maxCheckOutput = 4 << 10
 
 // Checking is the state of a run's checks.
 type Checking struct {
 	ChecksBegan        // the latest round; Round is 0 if there was none
-	Turn        int    // how many replies the run had when the round began
+	Turn        int    // number of the run's replies when the round began
 	Over        bool   // the round has ended
 	Thread      Thread // contains the calls of the round that have no result yet
 	Results     []CheckResult
 	Repeated    int           // rounds of this run that were repeated because the machine was lost
 	SentBack    int           // how often checks have sent the model back to work in this run
-	Before      []CheckResult // results of the latest round that did so
+	Before      []CheckResult // results of the latest round that sent the model back to work
 	At          []CheckedCommit
 }
 
@@ -201,7 +200,7 @@ func (c *Checking) foldWithin(body Body) {
 	c.Thread.Calls = slices.DeleteFunc(slices.Clone(c.Thread.Calls), func(o Call) bool { return o.ID == done.CallID })
 }
 
-// resultOfCheck returns a check's result from that of its call.
+// resultOfCheck returns a check's result, given the result of its call.
 func resultOfCheck(check Check, judged *CallJudged, done *CallDone) CheckResult {
 	r := CheckResult{Check: check, State: CheckFailed, DurationMS: done.DurationMS, Output: tail(done.Text, maxCheckOutput)}
 	code, exited := exitCode(done.Output)
@@ -234,13 +233,12 @@ func exitCode(output json.RawMessage) (code int, exited bool) {
 	return out.Success.ExitCode, true
 }
 
-// tail returns the end of a text in at most most bytes, from the start of a
-// line if possible.
-func tail(text string, most int) string {
-	if len(text) <= most {
+// tail returns the last limit bytes of a text, or fewer to begin at the start of a line.
+func tail(text string, limit int) string {
+	if len(text) <= limit {
 		return text
 	}
-	text = text[len(text)-most:]
+	text = text[len(text)-limit:]
 	if i := strings.IndexByte(text, '\n'); i >= 0 && i < len(text)/2 {
 		return text[i+1:]
 	}

@@ -7,13 +7,13 @@ import (
 	"aloft/internal/allowance"
 )
 
-// Clock measures how long a run has worked. It keeps running while no server
-// works on the run, since the machine does, and stops while an approval request
-// is pending or the agent is paused.
+// Clock measures how long a run has worked. It runs even while no server works on the
+// run, because the machine still does. It stops while an approval request is pending or
+// the agent is paused.
 type Clock struct {
 	Worked time.Duration `json:"worked,omitempty"` // total before Since
 	Since  time.Time     `json:"since,omitzero"`   // when the clock last started; zero while it is stopped
-	Holds  []string      `json:"holds,omitempty"`  // why it is stopped: approval ids, or [pauseHold]
+	Holds  []string      `json:"holds,omitempty"`  // why the clock is stopped: approval ids, or [pauseHold]
 }
 
 // pauseHold is the entry in [Clock].Holds while the agent is paused.

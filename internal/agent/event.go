@@ -24,8 +24,8 @@ type Event struct {
 // types.
 type Body interface{ Kind() string }
 
-// Housekeeping reports whether the server caused the event without anyone using
-// the agent. Such events do not count as use of the agent.
+// Housekeeping reports whether the server caused the event without anyone using the
+// agent. Such events do not count as use of the agent.
 func (e Event) Housekeeping() bool {
 	_, is := e.Body.(interface{ housekeeping() })
 	return is
@@ -72,11 +72,11 @@ type (
 		// Subagents are the custom subagents from the request that created the
 		// agent.
 		Subagents []subagent.Definition `json:"subagents,omitempty"`
-		// WebhookEvents are the events that the webhook gets; empty means all.
+		// WebhookEvents are the events that the webhook receives; empty means all.
 		WebhookEvents []string `json:"webhookEvents,omitempty"`
-		// EnvironmentText is the environment.json of the saved environment Env.ID when
-		// the agent was created. It replaces the environment after that is deleted. ""
-		// if Env.ID is "", and in journals written before it was recorded.
+		// EnvironmentText is the environment.json of the saved environment Env.ID when the
+		// agent was created. It is used if that environment has been deleted. "" if Env.ID is
+		// "", and in journals that predate this field.
 		EnvironmentText string `json:"environmentText,omitempty"`
 		// Review is the change that an agent with the preset [Reviewer] reviews.
 		Review *ReviewTask `json:"review,omitempty"`
@@ -96,23 +96,22 @@ type (
 		// MCP says that the prompt came with MCP servers, which replace the
 		// previous ones. They are stored encrypted under the run's id.
 		MCP  bool   `json:"mcp,omitempty"`
-		Mode string `json:"mode,omitempty"` // from now on; "" means unchanged
+		Mode string `json:"mode,omitempty"` // mode from now on; "" means unchanged
 		// Model is the agent's model for this run and later ones. "default" is
 		// the default model; "" means unchanged.
 		Model string `json:"model,omitempty"`
 		// Limit is the owner's limit for this run and later ones; nil means
 		// unchanged.
 		Limit *allowance.Amount `json:"limit,omitempty"`
-		// Checks are the commands of the checks of this run and later ones; nil
-		// means unchanged.
+		// Checks are the check commands of this run and later ones; nil means unchanged.
 		Checks *[]string `json:"checks,omitempty"`
-		// Goal is the goal of this run and later ones, in words. nil means
-		// unchanged; "" means none.
+		// Goal is the goal of this run and later ones, in plain language. nil means unchanged;
+		// "" means none.
 		Goal *string `json:"goal,omitempty"`
 	}
 	// RunStarted records that a server has started to work on the run.
 	RunStarted struct {
-		// Limit is when the run ends: the strictest of the limits of its owner,
+		// Limit is the limit at which the run ends: the strictest of the limits of its owner,
 		// the team and the server.
 		Limit  allowance.Amount `json:"limit,omitzero"`
 		Paused bool             `json:"paused,omitempty"` // whether the agent was already paused
@@ -131,12 +130,12 @@ type (
 	// MachineMade records the agent's new machine, before it boots.
 	MachineMade struct {
 		MachineID string `json:"machineId"`
-		Layer     string `json:"layer,omitempty"`   // the snapshot from which its disk starts
+		Layer     string `json:"layer,omitempty"`   // the snapshot from which the machine's disk starts
 		Install   bool   `json:"install,omitempty"` // the install command must run in the machine, since no build has run it
 		// Origin is the commit that the agent starts from, as the server
 		// resolved it before the first machine existed.
 		Origin string `json:"origin,omitempty"`
-		// RulesAt is the commit of the default branch at that time.
+		// RulesAt is the commit of the default branch when Origin was resolved.
 		RulesAt string `json:"rulesAt,omitempty"`
 		// Egress is the environment's network restriction.
 		Egress Egress `json:"egress,omitzero"`
@@ -151,7 +150,7 @@ type (
 		BootID     string `json:"bootId"` // identifies this boot of the machine
 		BaseCommit string `json:"baseCommit,omitempty"`
 		Branch     string `json:"branch,omitempty"`
-		User       string `json:"user,omitempty"` // runs the agent's processes; "" in older journals
+		User       string `json:"user,omitempty"` // user of the agent's processes; "" in older journals
 		// Others are the agent's repositories except the first, in order.
 		Others []Checkout `json:"others,omitempty"`
 		// Facilities describes the machine; nil in older journals.
@@ -177,34 +176,34 @@ type (
 	// keeps its disk, and its processes if the runtime supports that.
 	MachineHibernated struct {
 		MachineID string `json:"machineId"`
-		Alive     bool   `json:"alive,omitempty"`  // its processes were saved too
-		Code      string `json:"code,omitempty"`   // why not: disk_only, no_memory, no_room or failed
-		Reason    string `json:"reason,omitempty"` // the same in words
+		Alive     bool   `json:"alive,omitempty"`  // the machine's processes were saved too
+		Code      string `json:"code,omitempty"`   // why the processes were not saved: disk_only, no_memory, no_room or failed
+		Reason    string `json:"reason,omitempty"` // Code as text
 	}
 	// MachineWoken records that a sleeping or stopped machine was needed and
 	// started again.
 	MachineWoken struct {
 		MachineID string `json:"machineId"`
 		BootID    string `json:"bootId"`
-		Alive     bool   `json:"alive,omitempty"` // its processes continue
+		Alive     bool   `json:"alive,omitempty"` // the machine's processes continue
 		// Started says that the environment's start command and terminals were
 		// started in this boot.
 		Started bool `json:"started,omitempty"`
 	}
-	// MachineSaved records that the machine's disk was saved, so that others
-	// can start from it.
+	// MachineSaved records that the machine's disk was saved, so that other machines can
+	// start from it.
 	MachineSaved struct {
 		MachineID  string `json:"machineId"`
 		SnapshotID string `json:"snapshotId"`
 	}
-	// MachineExpiring warns that the machine will be removed with its disk
-	// unless it is used.
+	// MachineExpiring warns that the machine and its disk will be removed unless the
+	// machine is used.
 	MachineExpiring struct {
 		MachineID string    `json:"machineId"`
 		At        time.Time `json:"at"`
 	}
-	// MachineExpired records that the machine was removed with its disk because
-	// it was unused for too long. Pushed work remains.
+	// MachineExpired records that the machine and its disk were removed because the machine
+	// was unused for too long. Pushed work remains.
 	MachineExpired struct {
 		MachineID string `json:"machineId"`
 	}
@@ -215,10 +214,10 @@ type (
 		VersionID     string `json:"versionId"`
 		Script        string `json:"script"`
 	}
-	// Notice is a message that the model gets with its next turn.
+	// Notice is a message that the model receives with its next turn.
 	Notice struct {
 		Text string `json:"text"`
-		Code string `json:"code,omitempty"` // of the fault that the model has to fix, or a code below
+		Code string `json:"code,omitempty"` // code of the fault that the model has to fix, or a code below
 	}
 	// TextDelta is a piece of a reply, in the order in which clients see it.
 	TextDelta struct {
@@ -233,7 +232,7 @@ type (
 		Reason  string `json:"reason"`
 		Message string `json:"message,omitempty"`
 		WaitMS  int64  `json:"waitMs"`
-		Attempt int    `json:"attempt"` // the failed attempt, from 1
+		Attempt int    `json:"attempt"` // number of the failed attempt, from 1
 		// Attempts is the maximum number of attempts; 0 in journals older than
 		// this field.
 		Attempts int `json:"attempts,omitempty"`
@@ -255,9 +254,8 @@ type (
 		// known. If the machine has hooks, it refuses to start such a call.
 		Unhooked bool `json:"unhooked,omitempty"`
 	}
-	// CallReturned says that the machine did not start a call that was sent
-	// without hooks, because it has hooks now. The server decides again about
-	// the call.
+	// CallReturned says that the machine did not start a call that was sent without hooks,
+	// because the machine has hooks now. The server decides again about the call.
 	CallReturned struct {
 		CallID string `json:"callId"`
 	}
@@ -266,11 +264,10 @@ type (
 		CallID string `json:"callId"`
 		Stdout string `json:"stdout,omitempty"`
 		Stderr string `json:"stderr,omitempty"`
-		Upto   uint64 `json:"upto,omitempty"` // exec-daemon's number of the last delta in it
+		Upto   uint64 `json:"upto,omitempty"` // exec-daemon's number of the last delta in this event
 	}
-	// CallDone is the result of a call. Text is stored exactly as the model got
-	// it, so that a newer version of the server does not change the
-	// conversation.
+	// CallDone is the result of a call. Text is stored exactly as the model received it, so
+	// that a newer version of the server does not change the conversation.
 	CallDone struct {
 		CallID     string               `json:"callId"`
 		Text       string               `json:"text"`
@@ -287,8 +284,8 @@ type (
 		// the rules and the changed files, unchanged. It is "" in older
 		// journals.
 		Memory string `json:"memory,omitempty"`
-		// Images are the indexes, from 0, of those [PromptImages] of the
-		// replaced messages that follow the memory.
+		// Images are the [PromptImages] of the replaced messages that follow the memory, as
+		// indexes from 0.
 		Images []int              `json:"images,omitempty"`
 		Keep   int                `json:"keep"`
 		Usage  conversation.Usage `json:"usage"`
@@ -297,8 +294,8 @@ type (
 	CancelAsked struct {
 		Reason string `json:"reason"`
 	}
-	// Paused records that the agent has to wait before its next model request
-	// or tool call, while a person works in its machine.
+	// Paused records that the agent must wait before its next model request or tool call,
+	// while a person works in its machine.
 	Paused struct {
 		UserID int64 `json:"userId"` // who paused it
 	}
@@ -311,8 +308,8 @@ type (
 		RepoURL string `json:"repoUrl,omitempty"` // "" in journals of agents with one repository
 		Commit  string `json:"commit"`
 		Message string `json:"message"`
-		// Unhooked says why the project's git hooks refused or did not run; ""
-		// if they passed.
+		// Unhooked says why the project's git hooks rejected the commit or did not run; "" if
+		// they passed.
 		Unhooked string `json:"unhooked,omitempty"`
 	}
 	// Pushed records that the branch is on the remote.
@@ -347,7 +344,7 @@ func (n *Notice) ofMachine() bool {
 // CodeSlept is the code of the notice that says how long the machine slept.
 const CodeSlept = "slept"
 
-// CodeCut is the code of the notice that a reply was too long.
+// CodeCut is the code of the notice that a reply was cut off because it was too long.
 const CodeCut = "reply_cut"
 
 // CodeHook is the code of a notice with a message from hooks.
@@ -357,8 +354,8 @@ const CodeHook = "hook"
 // base branch.
 const CodeBaseMissing = "base_missing"
 
-// CodeEnvironmentGone is the code of the notice that the saved environment with
-// which the agent was created is not available any more.
+// CodeEnvironmentGone is the code of the notice that the saved environment with which
+// the agent was created is no longer available.
 const CodeEnvironmentGone = "environment_gone"
 
 // CodeMCP is the code of the notice that lists the tools and resources of the
@@ -424,7 +421,7 @@ func Decode(kind string, data []byte) (Body, error) {
 	if !ok {
 		return nil, fmt.Errorf("event of unknown kind %q: it was written by a newer version", kind)
 	}
-	b, _ := reflect.New(of).Interface().(Body) // the map has only such types
+	b, _ := reflect.New(of).Interface().(Body) // the map contains only such types
 	if err := json.Unmarshal(data, b); err != nil {
 		return nil, fmt.Errorf("event %s: %w", kind, err)
 	}

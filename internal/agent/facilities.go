@@ -5,9 +5,9 @@ type Facilities struct {
 	System         string `json:"system,omitempty"`         // name of the distribution; "" if unknown
 	PackageManager string `json:"packageManager,omitempty"` // apt-get, dnf, …; "" if there is none
 	Root           bool   `json:"root,omitempty"`           // the user is root, or becomes root without a password
-	Docker         string `json:"docker,omitempty"`         // "installed", "installable", "refused" if the machine lacks privileges for it, or "absent" if only that is known
+	Docker         string `json:"docker,omitempty"`         // "installed", "installable", "refused" if the machine lacks the required privileges, or "absent" if nothing else is known
 	Desktop        bool   `json:"desktop,omitempty"`        // a desktop is installed
-	// DockerHostNetwork says that containers can use the machine's network or none,
-	// but no bridges and published ports.
+	// DockerHostNetwork says that containers can use the machine's network or none, but not
+	// bridges and published ports.
 	DockerHostNetwork bool `json:"dockerHostNetwork,omitempty"`
 }

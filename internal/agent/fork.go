@@ -6,37 +6,36 @@ import (
 	"aloft/internal/conversation"
 )
 
-// Forked is the second event in the journal of an agent that was forked, right
-// after Created. It names the original agent and contains the state folded from
-// the original's journal, which is not needed any more.
+// Forked is the second event in the journal of a fork, right after Created. It names the
+// original agent and contains the state folded from the original's journal, which is not
+// needed any more.
 type Forked struct {
 	ForkPosition
 	// Layer is the original's saved disk, from which the first machine starts.
 	// If it is "", the machine starts at the commits in Created.
 	Layer string `json:"layer,omitempty"`
-	// BootID is the boot of the original's machine that the first machine
-	// continues. Its memory is saved with Layer. It is "" if no processes were
-	// saved.
+	// BootID is the boot of the original's machine that the first machine continues. The
+	// memory of that boot is saved with Layer. "" if no processes were saved.
 	BootID     string     `json:"bootId,omitempty"`
 	Numbers    int64      `json:"numbers"`              // call numbers up to this one belong to the original
 	BaseCommit string     `json:"baseCommit,omitempty"` // where the work on Layer began
 	Others     []Checkout `json:"others,omitempty"`     // the repositories except the first
 	ForkConversation
-	RulesAt   string      `json:"rulesAt,omitempty"` // the same as the original's
+	RulesAt   string      `json:"rulesAt,omitempty"` // as in the original
 	Subagents []Resumable `json:"subagents,omitempty"`
-	Checks    []string    `json:"checks,omitempty"` // commands of the original's checks, without its environment's
-	Goal      string      `json:"goal,omitempty"`   // the original's
+	Checks    []string    `json:"checks,omitempty"` // commands of the original's checks, without those of its environment
+	Goal      string      `json:"goal,omitempty"`   // as in the original
 }
 
 // ForkPosition is a position in the journal of a fork's original.
 type ForkPosition struct {
 	AgentID string `json:"agentId"` // the original agent
 	Seq     int64  `json:"seq"`     // the last event of the original that is included
-	Turn    int    `json:"turn"`    // how many model replies these events have
+	Turn    int    `json:"turn"`    // number of model replies among these events
 }
 
-// ForkConversation is the conversation that a fork continues. Its members and
-// those of the structs around it keep their order in the journal.
+// ForkConversation is the conversation that a fork continues. The order of the
+// fields, here and in the enclosing struct, is their order in the journal.
 type ForkConversation struct {
 	Messages []conversation.Message `json:"messages,omitempty"`
 	Asked    []string               `json:"asked,omitempty"`
@@ -51,9 +50,8 @@ var _ = register(&Forked{})
 // Kind implements [Body].
 func (*Forked) Kind() string { return "agent.forked" }
 
-// Number returns a number for a new call that no earlier call of the
-// conversation has, including the calls of the agents from which this one was
-// forked.
+// Number returns an unused number for a new call. It also avoids the numbers of the
+// agents from which this one was forked.
 func (s *State) Number() int64 {
 	n := s.Agent.Head + 1
 	if s.Fork != nil {
@@ -72,16 +70,15 @@ func (s *State) forked(b *Forked) {
 	}
 }
 
-// Texts for a fork about its processes: that they have ended, or that they
-// continue.
+// Texts that tell a fork that its processes have ended, or that they continue.
 const (
 	ForkedWithout = "Processes, background commands, terminals and the shell's variables and working directory are gone."
 	ForkedAlive   = "Processes, terminals and the shell continue in your machine as copies of the other agent's. " +
 		"Their outside connections were cut, and their variables may still name the other agent."
 )
 
-// Alive reports whether bootID is the boot of a fork's first machine, which
-// continues the processes of the original.
+// Alive reports whether bootID is the boot of a fork's first machine that continues the
+// processes of the original.
 func (s *State) Alive(bootID string) bool {
 	return s.Fork != nil && s.Fork.BootID != "" && s.Fork.BootID == bootID && !s.Settled
 }

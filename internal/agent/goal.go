@@ -13,9 +13,9 @@ const MaxGoal = 4 << 10
 // the goal.
 const CodeGoal = "goal_not_met"
 
-// GoalJudged records whether a second model found that the work meets the goal
-// of the run. Whether the model is sent back to work is in the [Notice] with
-// [CodeGoal] that is journaled with it.
+// GoalJudged records whether a second model found that the work meets the goal of the
+// run. If the model is sent back to work, a [Notice] with [CodeGoal] is journaled
+// together with it.
 type GoalJudged struct {
 	Verdict GoalVerdict        `json:"verdict"`
 	Model   string             `json:"model"`
@@ -32,17 +32,17 @@ type GoalVerdict struct {
 	Goal    string `json:"goal"`
 	Met     bool   `json:"met"`
 	Missing string `json:"missing,omitempty"` // the missing parts of the goal
-	Failure string `json:"failure,omitempty"` // why there is no verdict; Met is false then
+	Failure string `json:"failure,omitempty"` // why there is no verdict; in that case Met is false
 }
 
 // Judging is the state of a run's goal.
 type Judging struct {
 	Goal     string       // "" if the run has none
 	Verdict  *GoalVerdict // the latest verdict in this run
-	Turn     int          // how many replies the run had then
+	Turn     int          // number of the run's replies at the time of Verdict
 	SentBack int          // how often a verdict has sent the model back to work in this run
 	Before   []Branch     // the pushed commits when the model was last sent back to work
-	Stuck    bool         // nothing was pushed since, and the goal is still not met
+	Stuck    bool         // nothing was pushed since Before, and the goal is still not met
 }
 
 // JudgedNow reports whether the latest verdict is about the model's last reply.
@@ -51,7 +51,7 @@ func (s *State) JudgedNow() bool {
 }
 
 // Unchanged reports whether the model was sent back to work and has not pushed since.
-// pushed are the branches as they are on the remote now.
+// pushed are the branches on the remote now.
 func (j *Judging) Unchanged(pushed []Branch) bool {
 	return j.SentBack > 0 && slices.Equal(j.Before, pushed)
 }

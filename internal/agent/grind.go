@@ -12,9 +12,9 @@ const (
 // items of the todo list are open.
 const CodeOpenTasks = "tasks_open"
 
-// GrindBegan records that the agent works in rounds until its todo list has no
-// open items. It is journaled together with the [CallDone] of a call of
-// [GrindTool]. Each [Notice] with [CodeOpenTasks] begins another round.
+// GrindBegan records that the agent works in rounds until its todo list has no open
+// items. It is journaled together with the [CallDone] of a call of [GrindTool]. Each
+// [Notice] with [CodeOpenTasks] begins another round.
 type GrindBegan struct {
 	Open int `json:"open"` // number of open items
 }

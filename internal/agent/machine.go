@@ -9,11 +9,11 @@ import (
 type MachineRecord struct {
 	Egress     Egress // the machine's network restriction
 	MachineID  string // "" if there is none
-	BootID     string // of the machine's current boot; "" unless it is ready
+	BootID     string // id of the machine's current boot; "" unless the machine is ready
 	LastBootID string // BootID of the machine's last boot, even if the agent does not know of it
-	User       string // runs the agent's processes in the machine; "" if not known yet
-	// Facilities describes the agent's first machine, and never changes after that; nil
-	// if it is not known.
+	User       string // user of the agent's processes in the machine; "" if not known yet
+	// Facilities describes the agent's first machine, and never changes after that; nil if
+	// unknown.
 	Facilities *Facilities
 	Started    string // BootID of the boot in which start and the terminals were started for a visitor
 	Sleep
@@ -23,8 +23,8 @@ type MachineRecord struct {
 	Given    []string  // names of the variables set in the machine
 	Untested bool      // the environment asks the agent to run no tests
 	Install  bool      // the machine must run the environment's install command before it is first ready
-	// Kills is how many processes killed for lack of memory in the current boot of
-	// the machine have been journaled.
+	// Kills is how many out-of-memory kills have been journaled in the current boot of the
+	// machine.
 	Kills int
 }
 
@@ -32,8 +32,8 @@ type MachineRecord struct {
 type Sleep struct {
 	Hibernated bool      // the machine sleeps
 	SleptAt    time.Time // since when it sleeps
-	// Slept is how long the machine has slept with its processes, since the
-	// last notice about that to the agent.
+	// Slept is how long the machine has slept with its processes since the agent was last
+	// notified of that.
 	Slept time.Duration
 }
 

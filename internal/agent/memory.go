@@ -10,23 +10,23 @@ import (
 	"aloft/internal/rule"
 )
 
-// Memory holds the facts that a conversation keeps when it is compacted,
-// besides its prompts and todo list. It is folded from the journal, so it does
-// not depend on the model's summary.
+// Memory holds the facts that a conversation keeps when it is compacted, in addition to
+// its prompts and todo list. It is folded from the journal, so it does not depend on the
+// model's summary.
 type Memory struct {
 	// Files are the paths that the conversation's tools have changed, the most
 	// recent last, at most 200.
 	Files []string `json:"files,omitempty"`
-	// Rules are the instructions that it has read, the most recent last, at
-	// most 20.
+	// Rules are the instructions that the conversation's tools have read, the most recent
+	// last, at most 20.
 	Rules []Rule `json:"rules,omitempty"`
-	// Applied are the rules that the server has given to the model, in order.
-	// The text of a rule that was only offered is "".
+	// Applied are the rules that the server has given to the model, in order. The text of a
+	// rule is "" if the rule was only offered.
 	Applied []rule.Rule `json:"applied,omitempty"`
 }
 
-// Rule is a text with instructions of the project that the model has read
-// itself, or that a hook has added.
+// Rule is a text with the project's instructions that the model has read by itself, or
+// that a hook has added.
 type Rule struct {
 	Source string `json:"source"` // path of a file, or [HookRule]
 	Text   string `json:"text"`   // at most 16 KiB
@@ -53,8 +53,8 @@ func (m *Memory) touch(files ...string) {
 	m.Files = kept[max(len(kept)-maxFiles, 0):]
 }
 
-// learn adds a rule, replacing an earlier one from the same file. It does not
-// modify the slice, which copies of m share.
+// learn adds a rule, or replaces the rule from the same source. It does not modify the
+// slice, which copies of m share.
 func (m *Memory) learn(r Rule) {
 	if len(r.Text) > maxRuleText {
 		r.Text = strings.ToValidUTF8(r.Text[:maxRuleText], "")
@@ -99,7 +99,7 @@ func writtenBy(c Call) string {
 		Path     string `json:"path"`
 		Notebook string `json:"target_notebook"`
 	}
-	_ = json.Unmarshal(c.Args, &args) // arguments that are not an object name no file
+	_ = json.Unmarshal(c.Args, &args) // invalid arguments name no file
 	return args.Path + args.Notebook
 }
 

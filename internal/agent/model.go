@@ -3,17 +3,16 @@ package agent
 import "aloft/internal/conversation"
 
 type (
-	// ModelFallback records that another model answers instead of one whose
-	// provider is busy.
+	// ModelFallback records that another model replaces a model whose provider is busy.
 	ModelFallback struct {
 		From     string `json:"from"`   // reference to the model, see model.Ref
-		To       string `json:"to"`     // likewise
-		Reason   string `json:"reason"` // of the last failure
+		To       string `json:"to"`     // reference to the model that replaces it
+		Reason   string `json:"reason"` // reason of the last failure
 		Message  string `json:"message,omitempty"`
-		Attempts int    `json:"attempts"` // that have failed
-		// Purpose is "" if the models take part in the conversation: then To
-		// answers until the end of the run. Otherwise it names the one request
-		// that To answers, such as "goal".
+		Attempts int    `json:"attempts"` // number of failed attempts
+		// Purpose is "" if the models take part in the conversation: then To answers until the
+		// end of the run. Otherwise Purpose names the single request that To answers, such as
+		// "goal".
 		Purpose string `json:"purpose,omitempty"`
 	}
 	// Titled records the title that a model gave the agent.

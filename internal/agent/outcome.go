@@ -14,16 +14,15 @@ const (
 	// Done means that the agent has ended its turn, its work is delivered, and
 	// all checks passed. Without checks and a goal, the work is not verified.
 	Done Outcome = "done"
-	// Partly means that the work is delivered, but the last round of checks
-	// failed, or ran on another commit than the pushed one, or the goal is not
-	// met.
+	// Partly means that the work is delivered, but the last round of checks failed or ran
+	// on a commit other than the pushed one, or the goal is not met.
 	Partly Outcome = "partly"
 	// Blocked means that something besides the agent prevented the work or its
 	// proof: an error, a check that was not allowed to run, or a goal that could
 	// not be judged.
 	Blocked Outcome = "blocked"
-	// GaveUp means that the agent made no progress: it changed nothing after
-	// failed checks or an unmet goal, or it repeated a call.
+	// GaveUp means that the agent made no progress: it changed nothing after failed checks
+	// or an unmet goal, or it repeated a call.
 	GaveUp Outcome = "gave_up"
 	// AtLimit means that the run has reached one of its limits.
 	AtLimit Outcome = "limit"
@@ -31,10 +30,10 @@ const (
 
 // Evidence lists the facts from which the outcome of a run is derived.
 type Evidence struct {
-	Checks  []CheckResult   `json:"checks,omitempty"`  // of the last round
-	Commits []CheckedCommit `json:"commits,omitempty"` // on which the checks ran
-	Rounds  int             `json:"rounds,omitempty"`  // how many rounds of checks there were
-	// Stale says that the checks ran on another commit than the pushed one.
+	Checks  []CheckResult   `json:"checks,omitempty"`  // results of the last round
+	Commits []CheckedCommit `json:"commits,omitempty"` // commits on which the checks ran
+	Rounds  int             `json:"rounds,omitempty"`  // number of rounds of checks
+	// Stale says that the checks ran on a commit other than the pushed one.
 	Stale bool `json:"stale,omitempty"`
 	// Goal is the verdict on the run's goal; nil if there is none.
 	Goal *GoalVerdict `json:"goal,omitempty"`

@@ -8,10 +8,10 @@ import (
 // PullRequestOptions holds the pull request options from the request that created an
 // agent.
 type PullRequestOptions struct {
-	Auto          bool `json:"auto,omitempty"`          // open one when a run has pushed something
+	Auto          bool `json:"auto,omitempty"`          // open a pull request after a run that has pushed
 	Draft         bool `json:"draft,omitempty"`         // as a draft
 	SkipReviewers bool `json:"skipReviewers,omitempty"` // request no reviewers
-	AsApp         bool `json:"asApp,omitempty"`         // open it as the configured GitHub App
+	AsApp         bool `json:"asApp,omitempty"`         // open the pull request as the configured GitHub App
 }
 
 // PullRequest is the pull request of one of an agent's branches, according to
@@ -20,27 +20,27 @@ type PullRequest struct {
 	RepoURL string `json:"repoUrl"` // as in the agent's list of repositories
 	Branch  string `json:"branch"`
 	Base    string `json:"base,omitempty"`
-	URL     string `json:"url,omitempty"` // for a browser; "" if there is none yet
+	URL     string `json:"url,omitempty"` // for a browser; "" if the pull request does not exist yet
 	Number  int64  `json:"number,omitempty"`
 	Title   string `json:"title,omitempty"` // as last set by the agent; may have been edited at the forge
 	Body    string `json:"body,omitempty"`  // as last set by the agent; may have been edited at the forge
 	Draft   bool   `json:"draft,omitempty"`
 	State   string `json:"state,omitempty"` // open, closed or merged, as last seen
-	// Failure is why the last attempt to open or change it failed, or nil.
+	// Failure is why the last attempt to open or change the pull request failed, or nil.
 	Failure *Failure `json:"failure,omitempty"`
-	// ReviewFailure is why the last request for reviewers failed, or nil. The next
-	// run or person that opens or changes the pull request asks again.
+	// ReviewFailure is why the last request for reviewers failed, or nil. When a run or a
+	// person next opens or changes the pull request, reviewers are requested again.
 	ReviewFailure *Failure `json:"reviewFailure,omitempty"`
 }
 
 // Values of [PullRequestAsked].By: who requested the pull request.
 const (
-	PullByRun    = "run"    // the end of a run, by the agent's options
+	PullByRun    = "run"    // the end of a run, according to the agent's options
 	PullByTool   = "tool"   // the model, with a tool call
 	PullByPerson = "person" // a person
 )
 
-// PullReads reports whether an action of the tool PrManagement only reads.
+// PullReads reports whether an action of the tool PrManagement is read-only.
 func PullReads(action string) bool {
 	switch action {
 	case "PR_ACTION_COMMENTS", "PR_ACTION_REVIEWS", "PR_ACTION_THREADS", "PR_ACTION_CHECKS", "PR_ACTION_LOG", "PR_ACTION_WAIT_CHECKS", "PR_ACTION_WAIT_REPLY":
@@ -49,11 +49,11 @@ func PullReads(action string) bool {
 	return false
 }
 
-// CodeNoChanges is the failure code if there is nothing to merge.
+// CodeNoChanges is the failure code when there is nothing to merge.
 const CodeNoChanges = "no_changes"
 
 type (
-	// PullRequestFound records on which pull request the agent was started. It
+	// PullRequestFound records for which pull request the agent was started. The agent
 	// starts from that pull request's branch.
 	PullRequestFound struct {
 		PullRequest PullRequest `json:"pullRequest"`
@@ -89,12 +89,12 @@ type (
 		By      string  `json:"by"`
 		Failure Failure `json:"failure"`
 	}
-	// PullRequestSaid is journaled before a forge is asked to add a comment
-	// that the model wrote. Key is a part of the comment, by which a repeated
-	// attempt after a crash finds it.
+	// PullRequestSaid is journaled before a forge is asked to add a comment that the model
+	// wrote. The comment contains Key, so that a retry after a crash finds a comment that
+	// was added already.
 	PullRequestSaid struct {
 		CallID   string `json:"callId"`
-		URL      string `json:"url"`                // of the pull request
+		URL      string `json:"url"`                // URL of the pull request
 		ThreadID string `json:"threadId,omitempty"` // "" for a comment on the pull request itself
 		Body     string `json:"body"`               // without the key
 		Key      string `json:"key"`
@@ -105,7 +105,7 @@ type (
 	PullRequestAwaited struct {
 		CallID string    `json:"callId"`
 		URL    string    `json:"url"`
-		Commit string    `json:"commit,omitempty"` // whose checks it waits for
+		Commit string    `json:"commit,omitempty"` // commit whose checks the agent waits for
 		After  time.Time `json:"after,omitzero"`   // the agent waits for replies written later, by the forge's clock
 		Until  time.Time `json:"until"`
 	}
@@ -116,30 +116,28 @@ type (
 		Title string `json:"title"`
 		Draft bool   `json:"draft,omitempty"`
 	}
-	// PullRequestHeard records which comments and checks of the agent's pull
-	// request the server has acted on, so that it never acts on one twice. If
-	// they start a run, the event is appended together with the run's first
-	// event.
+	// PullRequestHeard records which comments and checks of the agent's pull request the
+	// server has acted on, so that it acts on each only once. If they start a run, the
+	// event is appended together with the run's first event.
 	PullRequestHeard struct {
 		URL string `json:"url"`
 		// Comments are the ids of the comments that the run's prompt contains.
 		Comments []string `json:"comments,omitempty"`
-		// Ignored are the comments that no run was started for.
+		// Ignored are the comments for which no run was started.
 		Ignored []IgnoredComment `json:"ignored,omitempty"`
 		// Threads are the ids of the review threads that get a reply when the run
 		// has ended.
 		Threads []string `json:"threads,omitempty"`
-		// Fix is the commit whose failed checks the run has to fix, and Checks are
-		// their names.
+		// Fix is the commit whose failed checks the run must fix, and Checks are the names of
+		// these checks.
 		Fix    string   `json:"fix,omitempty"`
 		Checks []string `json:"checks,omitempty"`
-		// Stopped says why failed checks of the pull request are not fixed any
-		// more.
+		// Stopped says why the agent no longer fixes failed checks of the pull request.
 		Stopped string `json:"stopped,omitempty"`
-		// Answered is the run whose result was added to its review threads.
+		// Answered is the run whose result was added to the pull request's review threads.
 		Answered string `json:"answered,omitempty"`
 	}
-	// IgnoredComment is a comment that no run was started for.
+	// IgnoredComment is a comment for which no run was started.
 	IgnoredComment struct {
 		ID     string `json:"id"`
 		Author string `json:"author,omitempty"`
@@ -231,8 +229,8 @@ func (a *Agent) pull(e Event) {
 	}
 }
 
-// putPull adds or replaces a pull request. It does not modify the slice, which
-// copies share.
+// putPull adds or replaces a pull request. It does not modify the slice, which copies of
+// the agent share.
 func (a *Agent) putPull(p PullRequest) {
 	all := slices.Clone(a.PullRequests)
 	i := slices.IndexFunc(all, func(o PullRequest) bool { return o.RepoURL == p.RepoURL && o.Branch == p.Branch })

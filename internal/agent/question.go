@@ -7,8 +7,8 @@ const (
 	PlanTool     = "CreatePlan"
 )
 
-// IsQuestion reports whether the agent itself asks, a question or for approval
-// of its plan. In that case no call waits for permission.
+// IsQuestion reports whether the agent itself asks a question, or asks for approval of
+// its plan. In that case no call waits for permission.
 func (q Approval) IsQuestion() bool { return q.Tool == QuestionTool || q.Tool == PlanTool }
 
 // A Question is something that the agent asks a person.

@@ -3,9 +3,8 @@ package agent
 import "slices"
 
 type (
-	// Queued adds a prompt to the queue. When the current run has ended,
-	// however it ended, the first prompt of the queue starts a run with the
-	// given id.
+	// Queued adds a prompt to the queue. When the current run ends for any reason, the
+	// first prompt of the queue starts a run with the given id.
 	Queued struct {
 		RunID  string `json:"runId"`
 		UserID int64  `json:"userId"`
@@ -28,8 +27,8 @@ func (*Unqueued) Kind() string { return "prompt.unqueued" }
 
 // Waiting is a prompt in an agent's queue.
 type Waiting struct {
-	RunID string `json:"runId"` // of the run that it will start
-	Seq   int64  `json:"seq"`   // of the event that contains it
+	RunID string `json:"runId"` // id of the run that the prompt will start
+	Seq   int64  `json:"seq"`   // number of the event that contains the prompt
 }
 
 // queue folds one event into the queue.

@@ -6,8 +6,8 @@ import "aloft/internal/agent/repeat"
 // call without a change.
 const CodeRepeats = "repeats"
 
-// hasFailed reports whether a call failed, or its command exited with another
-// code than 0, which is no error of the call.
+// hasFailed reports whether a call failed, or its command exited with a non-zero status,
+// which does not count as an error of the call.
 func hasFailed(c Call, result *CallDone) bool {
 	if result.Error || c.Name != "Shell" {
 		return result.Error

@@ -13,7 +13,7 @@ const MaxFindings = 20
 // working tree.
 type ReviewTask struct {
 	Patch       string        `json:"patch"`                 // in the format of git diff
-	PullRequest *ReviewedPull `json:"pullRequest,omitempty"` // at which the review is posted; nil for a change from elsewhere
+	PullRequest *ReviewedPull `json:"pullRequest,omitempty"` // where the review is posted; nil for a change from elsewhere
 }
 
 // ReviewedPull is a pull request under review.
@@ -23,15 +23,15 @@ type ReviewedPull struct {
 	Number  int64  `json:"number"`
 	Commit  string `json:"commit"` // the head that is reviewed
 	// Since is the head that an earlier agent has reviewed, or "". If it is set, only
-	// findings about lines in Changed are new.
+	// findings in Changed are new.
 	Since   string           `json:"since,omitempty"`
 	Changed []ChangedLines   `json:"changed,omitempty"`
 	Earlier []EarlierFinding `json:"earlier,omitempty"` // open findings of earlier reviews
 }
 
-// ChangedLines are lines of the new version of a file that were changed since the
-// last review, or are next to removed lines. First 0 means that lines of the old
-// version are affected, too.
+// ChangedLines are lines in the new version of a file that were changed since the last
+// review, or that are next to removed lines. If First is 0, lines of the old version are
+// affected, too.
 type ChangedLines struct {
 	Path  string `json:"path"`
 	First int    `json:"first"`
@@ -41,11 +41,11 @@ type ChangedLines struct {
 // EarlierFinding is a finding of an earlier review whose thread is open.
 type EarlierFinding struct {
 	ID       string   `json:"id"`       // E-1, E-2, … within the agent
-	ThreadID string   `json:"threadId"` // at the forge
+	ThreadID string   `json:"threadId"` // id at the forge
 	Path     string   `json:"path"`
-	Line     int      `json:"line"` // 0 if it is not known any more
+	Line     int      `json:"line"` // 0 if the line is no longer known
 	Severity Severity `json:"severity,omitempty"`
-	Title    string   `json:"title"` // as the forge shows it, with the severity
+	Title    string   `json:"title"` // as shown by the forge, with the severity
 }
 
 // Finding is a defect that a review has found in a change.
@@ -54,12 +54,12 @@ type Finding struct {
 	Path    string `json:"path"`
 	Line    int    `json:"line"`
 	EndLine int    `json:"endLine"` // at least Line
-	// OldSide says that the lines are ones that the change removes.
+	// OldSide says that the change removes the lines.
 	OldSide    bool     `json:"oldSide,omitempty"`
 	Severity   Severity `json:"severity"`
 	Title      string   `json:"title"`                // one line
 	Body       string   `json:"body"`                 // Markdown
-	Suggestion string   `json:"suggestion,omitempty"` // replaces the lines; "" if there is none
+	Suggestion string   `json:"suggestion,omitempty"` // replacement for the lines; "" if there is none
 }
 
 // Severity says how bad a finding is.
@@ -79,11 +79,11 @@ type FindingsReported struct {
 	Fixed    []string  `json:"fixed,omitempty"` // IDs of earlier findings that the change fixes
 }
 
-// ReviewComposed records the review to post at a pull request, before the forge is
-// asked for anything. It is posted unchanged, also after a crash.
+// ReviewComposed records the review to post at a pull request, before the server
+// contacts the forge. The review is posted unchanged, also after a crash.
 type ReviewComposed struct {
 	Body     string          `json:"body"` // Markdown
-	Mark     string          `json:"mark"` // by which the forge's copy is recognized
+	Mark     string          `json:"mark"` // text that identifies the review at the forge
 	Comments []ReviewComment `json:"comments,omitempty"`
 	Resolve  []string        `json:"resolve,omitempty"` // IDs of threads to resolve
 	Status   ReviewStatus    `json:"status"`
@@ -92,31 +92,32 @@ type ReviewComposed struct {
 // ReviewComment is the comment for a finding.
 type ReviewComment struct {
 	FindingID  string `json:"findingId"`
-	Path       string `json:"path"`    // after the change
-	OldPath    string `json:"oldPath"` // before the change
+	Path       string `json:"path"`    // path after the change
+	OldPath    string `json:"oldPath"` // path before the change
 	StartLine  int    `json:"startLine"`
-	Line       int    `json:"line"` // the last line
+	Line       int    `json:"line"` // the last line of the finding
 	OldSide    bool   `json:"oldSide,omitempty"`
-	OtherLine  int    `json:"otherLine,omitempty"` // number of Line on the other side of the diff; 0 if it is only on this side
+	OtherLine  int    `json:"otherLine,omitempty"` // number of the same line on the other side of the diff; 0 if that side lacks the line
 	Body       string `json:"body"`
 	Suggestion string `json:"suggestion,omitempty"`
 	Mark       string `json:"mark"`
 }
 
-// ReviewStatus is the status that the reviewed commit gets.
+// ReviewStatus is the commit status for the reviewed commit.
 type ReviewStatus struct {
-	Failed  bool   `json:"failed,omitempty"` // a finding is as severe as the configuration wants for that
+	Failed  bool   `json:"failed,omitempty"` // a finding is severe enough to fail the status, according to the configuration
 	Summary string `json:"summary"`
-	URL     string `json:"url,omitempty"` // of the agent
+	URL     string `json:"url,omitempty"` // URL of the agent
 }
 
 // ReviewPosted records that the pull request has the review.
 type ReviewPosted struct {
 	URL string `json:"url,omitempty"`
-	// Plain says that the forge refused comments on the lines, so that one comment has
-	// all findings.
+	// Plain says that the forge rejected comments on the lines, so a single comment
+	// contains all findings.
 	Plain bool `json:"plain,omitempty"`
-	// Remarks say what could not be done beside it, such as to set the status.
+	// Remarks say what failed in addition to posting the review, such as setting the
+	// status.
 	Remarks []string `json:"remarks,omitempty"`
 }
 
@@ -148,7 +149,7 @@ func (*ReviewNotPosted) Kind() string { return "review.not_posted" }
 type ReviewPost struct {
 	RunID   string
 	URL     string
-	Failure *Failure // why it was not posted, or nil
+	Failure *Failure // why the review was not posted, or nil
 	Remarks []string
 }
 

@@ -9,12 +9,12 @@ import (
 	"aloft/internal/rule"
 )
 
-// Rewound records that the conversation continues from before an earlier event,
-// a [RunCreated] or a [TurnReplied]. Later messages are no longer part of it,
-// although the journal keeps their events. The machine is not changed.
+// Rewound records that the conversation continues from before an earlier event, a
+// [RunCreated] or a [TurnReplied]. The messages since that event are no longer part of
+// the conversation, although the journal keeps their events. The machine is not changed.
 type Rewound struct {
 	To     int64 `json:"to"`   // number of the earlier event
-	Turn   int   `json:"turn"` // first replaced turn, as replies of the model are counted, from 1; one more than the last if none is replaced
+	Turn   int   `json:"turn"` // number of the first replaced model reply, from 1; if none is replaced, the number of the next reply
 	UserID int64 `json:"userId"`
 }
 
@@ -25,8 +25,8 @@ func (*Rewound) Kind() string { return "agent.rewound" }
 
 func (b *Rewound) fold(s *State, _ Event) { s.rewound(b.To) }
 
-// A mark is the conversation before an event. It shares append-only slices with
-// the state, so that it costs nothing per message.
+// A mark is the conversation before an event. It shares append-only slices with the
+// state, so that a mark needs no memory per message.
 type mark struct {
 	seq      int64
 	messages []conversation.Message
@@ -43,17 +43,17 @@ func (s *State) mark() mark {
 	return mark{seq: s.Agent.Head, messages: slices.Clip(s.Messages), notices: s.notices, asked: len(s.Asked), rules: s.Rules, applied: s.Applied, todos: s.Todos, mode: s.Mode, subs: slices.Clone(s.Subagents)}
 }
 
-// rewound restores the conversation as it was at the mark before event number
-// to. If there is no such mark, it does nothing.
+// rewound restores the conversation from the mark before event number to. If there is no
+// such mark, it does nothing.
 func (s *State) rewound(to int64) {
 	i := slices.IndexFunc(s.marks, func(m mark) bool { return m.seq == to })
 	if i < 0 {
 		return
 	}
 	m := s.marks[i]
-	s.marks = slices.Clip(s.marks[:i]) // one cannot rewind to a replaced turn
+	s.marks = slices.Clip(s.marks[:i]) // the conversation cannot be rewound to a replaced turn
 	s.Messages, s.notices, s.Asked, s.Todos, s.Context = m.messages, m.notices, s.Asked[:m.asked:m.asked], m.todos, 0
-	s.Rules, s.Applied, s.NotApplied = m.rules, m.applied, nil // but not Files, since the machine is not rewound
+	s.Rules, s.Applied, s.NotApplied = m.rules, m.applied, nil // keep Files, since the machine is not rewound
 	s.Mode, s.Subagents = m.mode, slices.Clone(m.subs)
 	s.stopTasks("the conversation was rewound to before that turn")
 	s.before = &m
@@ -71,14 +71,13 @@ func (s *State) markRun() {
 	s.marks = append(s.marks, m)
 }
 
-// A RewindPoint is a point of a conversation from which it can be continued.
+// A RewindPoint is a point from which a conversation can be continued.
 type RewindPoint struct {
 	To       int64  // as in [Rewound]
 	Turn     int    // as in [Rewound]
 	Replaced int    // number of replies that will be replaced
 	Mode     string // mode in which the run started; "" in the middle of a run
-	// Prompt is the prompt of the run that starts there; nil in the middle of a
-	// run.
+	// Prompt is the prompt of the run that starts at the point; nil in the middle of a run.
 	Prompt *conversation.Message
 }
 
@@ -91,11 +90,10 @@ var (
 // ErrNoTurn is wrapped by errors about a turn that an agent does not have.
 var ErrNoTurn = errors.New("there is no such turn")
 
-// RewindTo returns the point before the given turn, counted from 1. If
-// the turn is the first of its run, the point is before the run's prompt. If
-// turn is 0, it is the beginning of the run with the given id. events is the
-// agent's whole journal. The error may wrap [ErrNoTurn], [ErrReplaced] or
-// [ErrCompacted].
+// RewindTo returns the point before the given turn, counted from 1. If the turn is the
+// first of its run, the point is before the run's prompt. If turn is 0, the point is
+// before the run with the given id. events is the agent's whole journal. The error may
+// wrap [ErrNoTurn], [ErrReplaced] or [ErrCompacted].
 func RewindTo(id string, events []Event, turn int, runID string) (RewindPoint, error) {
 	s := Fold(id, nil)
 	var run, found *RewindPoint

@@ -8,20 +8,20 @@ import (
 
 type (
 	// RulesFound records the rules of the team, of the agent's owner and of the
-	// repositories, as they are from now on.
+	// repositories. They apply from now on.
 	RulesFound struct {
 		rule.Set
-		// Nested says that the rules are those of folders that a tool has used
-		// for the first time. They are added to the others.
+		// Nested says that the rules come from folders that a tool has used for the first
+		// time. They are added to the other rules.
 		Nested bool `json:"nested,omitempty"`
 	}
 	// RulesGiven records a message to the model with rules that apply to its
 	// work.
 	RulesGiven struct {
-		// Set holds the rules in the message. The text of a rule that is only
-		// offered is "".
+		// Set holds the rules in the message. The text of a rule is "" if the rule is only
+		// offered.
 		rule.Set
-		// Text is the message, exactly as the model gets it.
+		// Text is the message, exactly as the model receives it.
 		Text string `json:"message"`
 	}
 )

@@ -50,15 +50,15 @@ type Run struct {
 	Unhooked []string // why commits and pushes skipped the project's git hooks
 	Consumption
 	Privacy  *bool // the team's privacy mode when the run started; nil in older journals
-	FirstSeq int64 // of its first event
-	LastSeq  int64 // of its last event so far
+	FirstSeq int64 // number of the run's first event
+	LastSeq  int64 // number of the run's last event so far
 }
 
-// Ending is how a run ended. It is zero until then.
+// Ending is how a run ended. It is zero until the run ends.
 type Ending struct {
 	EndedAt  time.Time
 	Result   string    // the agent's last message
-	Failure  *Failure  // why it ended in ERROR or EXPIRED
+	Failure  *Failure  // why the run ended in ERROR or EXPIRED
 	Outcome  Outcome   // the run's outcome; "" in older journals
 	Evidence *Evidence // the facts from which Outcome is derived; nil if there are none
 }
@@ -78,7 +78,7 @@ type Branch struct {
 	Commit  string `json:"commit,omitempty"`
 }
 
-// Failure says why a run failed, in words for its user.
+// Failure says why a run failed, as text for the user.
 type Failure struct {
 	Code    string `json:"code"`           // model_unauthorized, ref_not_found, …
 	Message string `json:"message"`        // the failed step and the reason
@@ -105,7 +105,7 @@ func (r *Run) Apply(e Event) {
 		r.Privacy = b.Privacy
 	case *TurnReplied:
 		r.Usage = r.Usage.Add(b.Usage)
-		if e.Body == Body(b) { // not a subagent's turn; those only count as usage
+		if e.Body == Body(b) { // turns of subagents count only as usage
 			r.Turns++
 		}
 	case *Compacted:

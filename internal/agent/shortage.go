@@ -10,9 +10,9 @@ type (
 	// machine because a memory limit was reached. The run continues.
 	MachineOutOfMemory struct {
 		MachineID string `json:"machineId"`
-		// Kills is the number of killed processes since the last such event.
+		// Kills is the number of processes killed since the last such event.
 		Kills      int   `json:"kills"`
-		LimitBytes int64 `json:"limitBytes,omitempty"` // of the machine
+		LimitBytes int64 `json:"limitBytes,omitempty"` // limit of the machine
 		// Killed and Largest name processes. Largest lists those with the most memory
 		// before the last kill, the largest first. Both are empty if the server cannot
 		// read the kernel's log.
@@ -22,8 +22,8 @@ type (
 		Ended bool `json:"ended,omitempty"`
 		// Container says that a container in the machine reached its own limit.
 		Container bool   `json:"container,omitempty"`
-		CallID    string `json:"callId,omitempty"` // the call whose result tells the model; "" if a notice does
-		Message   string `json:"message"`          // Text, as the model gets it
+		CallID    string `json:"callId,omitempty"` // the call whose result contains the message; "" if the message is a notice
+		Message   string `json:"message"`          // Text, as the model receives it
 	}
 	// MachineDiskFull records that the machine was stopped because it exceeded
 	// its disk limit. It is restarted with some free space, and the run
@@ -33,7 +33,7 @@ type (
 		UsedBytes  int64  `json:"usedBytes"`
 		LimitBytes int64  `json:"limitBytes"`
 		CallID     string `json:"callId,omitempty"` // as in MachineOutOfMemory
-		Message    string `json:"message"`          // likewise
+		Message    string `json:"message"`          // as in MachineOutOfMemory
 	}
 	// A Process is a process of a machine and the memory that it used. Its name
 	// comes from the machine.
@@ -120,7 +120,7 @@ func bytesText(n int64) string {
 	return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(n)/(1<<30)), ".0") + " GiB"
 }
 
-// countKills folds an event that matters for Kills.
+// countKills folds an event that changes Kills.
 func (m *MachineRecord) countKills(b Body) {
 	switch b := b.(type) {
 	case *MachineOutOfMemory:

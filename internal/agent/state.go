@@ -26,13 +26,13 @@ type State struct {
 	rewindPoints      // where the conversation can be rewound to
 
 	Fork   *Forked // the fork's origin; nil if the agent is not a fork
-	Titled bool    // a model has given the agent its name
-	// EnvironmentGone reports whether the agent was told that its saved environment
-	// is not available any more.
+	Titled bool    // a model has named the agent
+	// EnvironmentGone reports whether the agent was told that its saved environment is no
+	// longer available.
 	EnvironmentGone bool
 }
 
-// Instructions are the rules and texts that an agent was given.
+// Instructions are the rules and prompts that an agent was given.
 type Instructions struct {
 	Found rule.Set // the rules for the agent's work
 	Asked []string // the user's prompts
@@ -41,10 +41,10 @@ type Instructions struct {
 // Reviewing is the task and the result of an agent that reviews a change.
 type Reviewing struct {
 	Review   *ReviewTask // the change to review; nil if the agent is no reviewer
-	Findings []Finding   // of the review, in the order in which they were reported
+	Findings []Finding   // findings in the order in which they were reported
 	Fixed    []string    // IDs of earlier findings that the change fixes
 
-	Composed *ReviewComposed // to be posted; nil if there is none
+	Composed *ReviewComposed // the review to post; nil if there is none
 	Told     []string        // IDs of the findings that were posted
 	Post     *ReviewPost     // the last attempt to post the review; nil if there was none
 }
@@ -62,38 +62,38 @@ type RunRecord struct {
 // Delegates are the subagents that an agent has defined and started.
 type Delegates struct {
 	Requested []subagent.Definition // from the request that created the agent
-	Defined   []subagent.Definition // by the repositories
-	Subagents []Subagent            // working ones, and those that can be resumed, the most recent last
+	Defined   []subagent.Definition // defined by the repositories
+	Subagents []Subagent            // subagents that work or can be resumed, the most recent last
 }
 
 // Permissions are the calls that an agent was allowed and refused.
 type Permissions struct {
 	Mode    string        // [ModePlan], or "" for [ModeAgent]
 	Granted []Grant       // calls that a person has permanently allowed
-	Refused []RefusedCall // in this run
+	Refused []RefusedCall // calls that were refused in this run
 }
 
 // Verification is how the end of the latest run is checked.
 type Verification struct {
 	// RequestChecks and EnvironmentChecks are the commands of the run's checks.
 	RequestChecks, EnvironmentChecks []string
-	Checking                         Checking            // of the run
-	Judging                          Judging             // of the goal of the run
+	Checking                         Checking            // state of the run's checks
+	Judging                          Judging             // state of the run's goal
 	Grinding                         Grinding            // work in rounds
 	Bugfixes                         []Bugfix            // the agent's reports about bugs in this run
-	proposals                        map[string]Proposal // of the end of this run, by repository
+	proposals                        map[string]Proposal // pull requests that the end of this run requested, by repository
 }
 
 // rewindPoints are the points to which the conversation can be rewound.
 type rewindPoints struct {
 	marks  []mark
-	before *mark // the conversation was rewound to this, and no run has started since
+	before *mark // the point to which the conversation was rewound, until the next run starts
 }
 
 // RecordTool is the tool that records the desktop.
 const RecordTool = "RecordScreen"
 
-// Fold returns the state after the events, which start with the first of a
+// Fold returns the state after the events. events must start with the first event of a
 // journal.
 func Fold(id string, events []Event) *State {
 	s := &State{Agent: Agent{ID: id}}

@@ -22,10 +22,9 @@ type (
 		Definitions []subagent.Definition `json:"definitions,omitempty"`
 		Complaints  []string              `json:"complaints,omitempty"` // problems in the files
 	}
-	// TaskBegan records that a subagent starts to work for a call of
-	// [TaskTool]. Until [TaskEnded], the events of its conversation are
-	// journaled as [Within] with the call's id, which keeps the conversations
-	// of several subagents apart.
+	// TaskBegan records that a subagent starts to work for a call of [TaskTool]. Until
+	// [TaskEnded], the events of the subagent's conversation are journaled as [Within] with
+	// the call's id, which keeps the conversations of several subagents apart.
 	TaskBegan struct {
 		CallID string `json:"callId"`
 		// ID identifies the subagent: it is the id of the call that first
@@ -36,9 +35,9 @@ type (
 		Prompt      string `json:"task"`
 		Model       string `json:"model"` // id in the configuration
 		ReadOnly    bool   `json:"readOnly,omitempty"`
-		Words       string `json:"words,omitempty"` // the system prompt, if a project defines it
-		// Background says that the agent does not wait: the call gets its
-		// result at once, and the subagent's answer is in [TaskEnded].
+		Words       string `json:"words,omitempty"` // the system prompt, if a project defines the subagent
+		// Background says that the agent does not wait: the call returns at once, and the
+		// subagent's answer is in [TaskEnded].
 		Background bool `json:"background,omitempty"`
 	}
 	// TaskEnded records that the subagent has ended. It is journaled together
@@ -50,14 +49,13 @@ type (
 		DurationMS int64              `json:"durationMs"`
 		Turns      int                `json:"turns"`
 		ToolCalls  int                `json:"toolCalls"`
-		Usage      conversation.Usage `json:"usage"` // of this call; also included in the run's usage
+		Usage      conversation.Usage `json:"usage"` // usage of this call; also included in the run's usage
 		// Told is the message to the agent about a background subagent's
 		// outcome.
 		Told string `json:"told,omitempty"`
 	}
-	// Within is an event of the conversation of the subagent that works for the
-	// call. Its usage counts for the run, but it is not part of the agent's
-	// conversation.
+	// Within is an event in the conversation of the subagent that works for a call. Its
+	// usage counts for the run, but the event is not part of the agent's conversation.
 	Within struct {
 		CallID string
 		Body   Body
@@ -125,15 +123,15 @@ func (e Event) Inner() Body {
 
 // A Subagent works on part of an agent's task, in its own conversation.
 type Subagent struct {
-	TaskBegan // the most recent one
+	TaskBegan // the most recent start
 	Thread
 	Asked     []string // its prompts, oldest first
 	Busy      bool     // it is working
 	Began     time.Time
-	Usage     conversation.Usage // for the call
-	ToolCalls int                // for the call
-	Followups int                // for the call: how often a hook made it continue
-	Changed   []string           // for the call: files that its tools have written, without duplicates
+	Usage     conversation.Usage // usage for the current call
+	ToolCalls int                // number of tool calls for the current call
+	Followups int                // how often a hook made the subagent continue, for the current call
+	Changed   []string           // files that the subagent's tools have written for the current call, without duplicates
 }
 
 // maxKept is how many ended subagents are kept for resuming.
@@ -142,8 +140,8 @@ const maxKept = 8
 // maxChanged is how many changed files are kept for the hooks.
 const maxChanged = 200
 
-// CodeFollowup is the code of a notice with which a hook makes an ended
-// conversation continue.
+// CodeFollowup is the code of a notice by which a hook makes an ended conversation
+// continue.
 const CodeFollowup = "hook_followup"
 
 // Subagent returns the subagent that is working for the call id, or the ended
@@ -168,8 +166,8 @@ func (s *State) Background() []Subagent {
 	return out
 }
 
-// Definitions returns the custom subagents: those from the request that created
-// the agent, and those of the repositories with other names.
+// Definitions returns the custom subagents: those from the request that created the
+// agent, then those of the repositories whose names are not taken.
 func (s *State) Definitions() []subagent.Definition {
 	all := slices.Clone(s.Requested)
 	for _, d := range s.Defined {
@@ -186,8 +184,8 @@ func (s *State) IsRequested(name string) bool {
 	return slices.ContainsFunc(s.Requested, func(d subagent.Definition) bool { return d.Name == name })
 }
 
-// Find returns the call with that id in any conversation, or nil if it has its
-// result.
+// Find returns the call with that id in any conversation, or nil if the call already has
+// its result.
 func (s *State) Find(callID string) *Call {
 	if c := s.call(callID); c != nil {
 		return c
@@ -230,9 +228,9 @@ func (s *State) tasks(e Event) {
 	}
 }
 
-// noticed passes a notice to the conversations. A notice about the machine also
-// goes to working subagents. While a subagent works in the background, a model
-// request may be in progress, so the notice is placed after its reply.
+// noticed delivers a notice to the agent's conversation, and, if it is about the
+// machine, also to working subagents. While a subagent works in the background, a model
+// request may be in progress, so the notice is placed after the reply to it.
 func (s *State) noticed(b *Notice) {
 	tell := (*Thread).notice
 	if len(s.Background()) > 0 && b.ofMachine() {
@@ -255,7 +253,7 @@ func (s *State) stopTasks(why string) {
 		if !sub.Busy {
 			continue
 		}
-		sub.Messages, sub.Calls = slices.Clip(sub.Messages), slices.Clone(sub.Calls) // a mark may share them
+		sub.Messages, sub.Calls = slices.Clip(sub.Messages), slices.Clone(sub.Calls) // a mark may share these slices
 		if sub.ended(why); sub.Background {
 			s.queueText(fmt.Sprintf("The subagent %s (%s: %s) has not finished: %s. Its work in the machine remains; continue it with resume.", sub.ID, sub.Type, sub.Description, why))
 		}

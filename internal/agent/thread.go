@@ -11,33 +11,33 @@ import (
 // A Thread is a conversation with a model, of the agent or of a subagent.
 type Thread struct {
 	Messages   []conversation.Message
-	Calls      []Call         // of the last reply, until all have results
+	Calls      []Call         // calls of the last reply, until all have results
 	Todos      []Todo         // as last set by TodoWrite
 	Shown      string         // the part of an unfinished reply that clients have seen
-	Thought    string         // the same for its reasoning
+	Thought    string         // the part of an unfinished reasoning that clients have seen
 	Context    int64          // tokens of the conversation, as the model counted for its last reply
 	Turns      int            // replies since the last prompt
 	Servers    string         // the newest list of MCP servers in the conversation; "" if there is none
 	Memory                    // the facts that a compaction must keep
-	Repeats    repeat.Tracker // of calls
-	Fallback   string         // reference to the model that answers until the run ends, instead of a busy one; "" is none
-	NotApplied []rule.LeftOut // what the model was told is left out of them
-	notices    []string       // to be added after the results of Calls, or after the next reply
+	Repeats    repeat.Tracker // repeated failures of calls
+	Fallback   string         // reference to the model that answers until the run ends, instead of a busy model; "" is none
+	NotApplied []rule.LeftOut // rules that were left out, as the model was told
+	notices    []string       // messages to add after the results of Calls, or after the next reply
 }
 
 // Call is a tool call without a result.
 type Call struct {
 	conversation.ToolCall
 	Sent     bool
-	Judged   *CallJudged       // nil until it is decided
+	Judged   *CallJudged       // nil until the call is decided
 	Approval *Approval         // the request to a person; nil if none was made
 	Answer   *ApprovalAnswered // nil while the request is pending
-	BootID   string            // boot of the machine to which it was sent
-	Upto     uint64            // number of its last journaled delta
-	Shown    int               // bytes of its output in the journal
+	BootID   string            // boot of the machine to which the call was sent
+	Upto     uint64            // number of the last journaled delta
+	Shown    int               // bytes of the call's output in the journal
 	Result   *conversation.ToolResult
-	Said     *PullRequestSaid    // the comment that it adds; nil before it is journaled
-	Awaited  *PullRequestAwaited // the approval that it waits for; nil before it is journaled
+	Said     *PullRequestSaid    // the comment that the call adds; nil before it is journaled
+	Awaited  *PullRequestAwaited // what the call waits for at a pull request; nil before it is journaled
 }
 
 // apply folds an event of the conversation.
@@ -148,8 +148,8 @@ func (t *Thread) notice(text string) {
 	t.say(conversation.User, conversation.Block{Text: text})
 }
 
-// queueText adds a message. If a model request may be in progress, the message
-// is placed after its reply.
+// queueText adds a message. If a model request may be in progress, the message is placed
+// after the reply to it.
 func (t *Thread) queueText(text string) {
 	if n := len(t.Messages); n > 0 && t.Messages[n-1].Role == conversation.User {
 		t.notices = append(slices.Clip(t.notices), text)
@@ -232,7 +232,7 @@ func (t *Thread) compacted(b *Compacted) {
 	}
 	t.Messages = slices.Concat([]conversation.Message{first}, keep)
 	t.Context = 0
-	t.Repeats = repeat.Tracker{} // the model may have to look again
+	t.Repeats = repeat.Tracker{} // repeating a call may be useful now
 	if !slices.ContainsFunc(keep, func(m conversation.Message) bool { return m.Role == conversation.User && m.Has(t.Servers) }) {
 		t.Servers = ""
 	}

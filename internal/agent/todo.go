@@ -13,7 +13,7 @@ type Todo struct {
 	Status  string `json:"status"` // pending, in_progress, completed or cancelled
 }
 
-// todosOf returns the list in a result of TodoWrite.
+// todosOf returns the todo list in a result of TodoWrite.
 func todosOf(output json.RawMessage) ([]Todo, bool) {
 	var out struct {
 		Success *struct {

@@ -5,10 +5,10 @@ import "cmp"
 // WorkRecord is the part of a journal about the agent's repositories and
 // branches.
 type WorkRecord struct {
-	Branch     string     // to push; "" before the machine was ready if Created named none
+	Branch     string     // the branch to push; "" before the machine was ready if Created named none
 	BaseCommit string     // where the branch starts, as the machine reports
 	Pushed     bool       // the branch has been pushed
-	Others     []Checkout // the repositories except the first, whose checkout is Branch, BaseCommit and Pushed
+	Others     []Checkout // the repositories except the first, whose checkout is in Branch, BaseCommit and Pushed
 	Unhooked   []string   // why commits and pushes skipped the project's git hooks, in all runs
 }
 
@@ -35,8 +35,8 @@ func (w *WorkRecord) apply(body Body, repos []Repo) {
 	}
 }
 
-// pushed marks the repository with the URL as pushed. If none of the others has that
-// URL, it marks the first.
+// pushed marks the repository with the URL as pushed. If no repository in Others has
+// that URL, it marks the first repository.
 func (w *WorkRecord) pushed(url string, repos []Repo) {
 	for i, r := range repos {
 		if i > 0 && i <= len(w.Others) && r.URL == url {

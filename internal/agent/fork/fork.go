@@ -19,9 +19,9 @@ type Point struct {
 	Pushed  map[string]string // the commit on the remote at that time, by repository; repositories that were not pushed are absent
 }
 
-// At returns the moment after the turn with that number, including the
-// results of its calls. A turn is a reply of the model, counted from 1; 0 means
-// the present. events is the agent's whole journal.
+// At returns the moment after the turn with that number, including the results of its
+// calls. A turn is a reply of the model, counted from 1; 0 means now. events is the
+// agent's whole journal.
 func At(id string, events []agent.Event, turn int) (Point, error) {
 	p := Point{State: agent.Fold(id, nil), Pushed: map[string]string{}, Last: true}
 	if turn < 0 {
@@ -51,16 +51,16 @@ func At(id string, events []agent.Event, turn int) (Point, error) {
 	return p, nil
 }
 
-// Events returns the first events for the journal of an agent that continues
-// from p, with the given branch. layer is its disk unless it is empty; bootID
-// is the boot whose processes continue, unless it is empty. They do not include
-// the original's permissions, secrets and machine.
+// Events returns the first events for the journal of an agent that continues from p,
+// with the given branch. layer is the agent's disk, or "". bootID is the boot whose
+// processes continue, or "". The events do not include the original's permissions,
+// secrets and machine.
 func Events(p Point, name, branch, layer, bootID string) []agent.Event {
 	created := p.Created
 	created.Name, created.Branch, created.WorkOnCurrentBranch = name, branch, false
 	created.Env.Preset, created.Review = "", nil // a fork has an ordinary task
 	created.Repos = slices.Clone(created.Repos)
-	for i := range created.Repos { // it starts from the original's work
+	for i := range created.Repos { // the fork starts from the original's work
 		created.Repos[i].PullRequest = ""
 		if i < len(p.State.Agent.Repos) {
 			created.Repos[i].StartingRef, created.Repos[i].TeamBase = p.State.Agent.Repos[i].StartingRef, p.State.Agent.Repos[i].TeamBase
@@ -104,7 +104,7 @@ const forkedWords = "From here on you are a different agent from the one in the 
 
 func onItsDisk(c agent.Created, alive bool) string {
 	words := forkedWords + "Your machine is a different one, with a copy of that agent's disk: files are unchanged, including uncommitted changes."
-	if !alive { // otherwise it is told when the machine is ready
+	if !alive { // otherwise the fork is told when the machine is ready
 		words += " " + agent.ForkedWithout
 	}
 	if c.Branch != "" {

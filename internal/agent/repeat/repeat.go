@@ -1,5 +1,5 @@
-// Package repeat finds out that a model repeats a failing tool call without
-// changing anything in between.
+// Package repeat detects that a model repeats a failing tool call without changing
+// anything in between.
 package repeat
 
 import (
@@ -16,14 +16,14 @@ type Call struct {
 	Tool  string
 	Args  string // shortened
 	Count int
-	key   uint64 // of the tool, the arguments and the error
+	key   uint64 // hash of the tool, the arguments and the error
 }
 
 // A Tracker counts repeated failures of a conversation. A call that may have
 // changed something resets the count.
 type Tracker struct {
 	all    []Call // at most maxRepeats, the most recent last
-	Warned bool   // the model was told, and nothing has changed since
+	Warned bool   // the model was warned, and nothing has changed since
 }
 
 const (
@@ -45,8 +45,8 @@ func (r *Tracker) Most() Call {
 // An Attempt is one execution of a tool call.
 type Attempt struct {
 	Tool, Args string
-	Result     string // as the model gets it
-	Failed     bool   // it returned an error, or its command exited with another code than 0
+	Result     string // as the model receives it
+	Failed     bool   // the call returned an error, or its command exited with a non-zero status
 }
 
 // onlyLooks are tools that change nothing. A successful call of another tool may
@@ -66,7 +66,7 @@ func (r *Tracker) Record(a Attempt) {
 		return
 	case !a.Failed && slices.Contains(onlyLooks, a.Tool):
 		return
-	case !a.Failed || tool.Interrupted(a.Result): // it may have changed something
+	case !a.Failed || tool.Interrupted(a.Result): // the call may have changed something
 		*r = Tracker{}
 		return
 	}
