@@ -2,9 +2,9 @@ package policy
 
 import "net/netip"
 
-// alwaysBlocked are the ranges of the host, its networks, and reserved
-// addresses. They include the IPv6 forms of IPv4 addresses (6to4, NAT64, SIIT,
-// Teredo), since a router may translate these to blocked addresses.
+// alwaysBlocked are the ranges of the host, its networks, and reserved addresses. They
+// include the IPv6 forms of IPv4 addresses (6to4, NAT64, SIIT, Teredo), since a router
+// may translate these forms to blocked addresses.
 var alwaysBlocked = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),
 	netip.MustParsePrefix("10.0.0.0/8"),
@@ -32,8 +32,8 @@ var alwaysBlocked = []netip.Prefix{
 	netip.MustParsePrefix("ff00::/8"),
 }
 
-// Blocked reports whether addr is always blocked and was not opened, and by
-// which range.
+// Blocked reports whether addr is always blocked and has not been opened, and returns
+// the range that blocks it.
 func (m *Matcher) Blocked(addr netip.Addr) (rule string, blocked bool) {
 	addr = plain(addr)
 	if !addr.IsValid() {
@@ -61,5 +61,5 @@ func (m *Matcher) Opened(addr netip.Addr) bool {
 	return false
 }
 
-// plain returns the address that a connection to addr reaches.
+// plain returns the address that is reached by connecting to addr.
 func plain(addr netip.Addr) netip.Addr { return addr.Unmap().WithZone("") }

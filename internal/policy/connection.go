@@ -5,12 +5,12 @@ import "time"
 // Connection describes one connection that was judged, or one refused name
 // lookup.
 type Connection struct {
-	Seq       uint64    `json:"seq"` // order of their ends, from 1; 0 while open
+	Seq       uint64    `json:"seq"` // order in which connections ended, from 1; 0 while open
 	StartedAt time.Time `json:"startedAt"`
 	Network   string    `json:"network"`           // tcp, udp or dns
 	Address   string    `json:"address,omitempty"` // address:port
-	Domain    string    `json:"domain,omitempty"`  // names that resolved to it, separated by spaces
-	Sent      int64     `json:"sentBytes"`         // by the machine
+	Domain    string    `json:"domain,omitempty"`  // names that resolved to Address, separated by spaces
+	Sent      int64     `json:"sentBytes"`         // sent by the machine
 	Received  int64     `json:"receivedBytes"`
 	Duration  int64     `json:"durationMs"`
 	Allowed   bool      `json:"allowed"`

@@ -15,16 +15,16 @@ var (
 )
 
 // CanonicalName returns the canonical spelling of a domain: lower case, ASCII
-// (punycode), without a final dot. Names with underscores, as services use, are
-// accepted; addresses are not.
+// (punycode), without a trailing dot. It accepts names with underscores, as services
+// use, but not addresses.
 func CanonicalName(domain string) (string, error) {
 	name := strings.TrimSuffix(domain, ".")
 	if name == "" {
 		return "", errEmptyName
 	}
 	if !isASCII(name) {
-		// This maps everything that browsers treat as the same name, such as
-		// full-width letters and dots.
+		// This maps all spellings that browsers treat as the same name, such as full-width
+		// letters and dots.
 		mapped, err := idna.Lookup.ToASCII(name)
 		if err != nil {
 			return "", errBadName
@@ -52,7 +52,7 @@ func CanonicalName(domain string) (string, error) {
 		last = label
 	}
 	if isNumber(last) {
-		return "", errBadName // it is an address, in one of its many spellings
+		return "", errBadName // an address, in one of its many spellings
 	}
 	return name, nil
 }

@@ -17,20 +17,19 @@ func Narrow(parent, child Network) Network {
 	return parent
 }
 
-// The network modes of an environment, which say how its list combines with the
-// team's.
+// The network modes of an environment, which determine how the environment's list
+// combines with the team's.
 const (
-	EnvironmentAllowAll     = "allow_all"                     // everything that the parent allows
-	EnvironmentParentPlus   = "parent_plus_network_settings"  // the parent's list and its own
-	EnvironmentDefaultPlus  = "default_with_network_settings" // the default list and its own
-	EnvironmentSettingsOnly = "network_settings_only"         // only its own list
+	EnvironmentAllowAll     = "allow_all"                     // all hosts that the parent allows
+	EnvironmentParentPlus   = "parent_plus_network_settings"  // the parent's list and the environment's
+	EnvironmentDefaultPlus  = "default_with_network_settings" // the default list and the environment's
+	EnvironmentSettingsOnly = "network_settings_only"         // only the environment's list
 )
 
-// ForEnvironment returns the policy requested by an environment, given its mode
-// and its list of domains, addresses and ranges; the mode "" requests nothing.
-// The result is meant as the child of [Narrow]: the author of an environment
-// must not widen the network, so additions to the parent's list have an effect
-// only if the parent allows them anyway.
+// ForEnvironment returns the policy requested by an environment, given its mode and its
+// list of domains, addresses and ranges. The mode "" requests nothing. Pass the result
+// as child to [Narrow]: the author of an environment must not widen the network, so
+// additions to the parent's list have an effect only if the parent allows them anyway.
 func ForEnvironment(mode string, allow []string) (Network, error) {
 	n := Network{Mode: AllowAll}
 	switch mode {

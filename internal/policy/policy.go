@@ -1,13 +1,11 @@
-// Package policy decides what a machine, or a command in its sandbox, may
-// access on the network. A [Network] is compiled to a [Matcher], which decides
-// from its arguments alone. The package does no I/O: its callers (a machine's
-// egress process, the sandbox) supply names and addresses and enforce the
-// result.
+// Package policy decides what a machine, or a command in its sandbox, may access on the
+// network. A [Network] is compiled to a [Matcher], whose decisions depend only on its
+// arguments. The package does no I/O: its callers (a machine's egress process, the
+// sandbox) supply names and addresses and enforce the result.
 //
-// Rules apply in this order: an address that is always blocked is refused
-// unless the operator has opened it; then deny rules; then allow rules; then
-// the mode. Adding to Deny, removing from Allow or Open, or choosing a stricter
-// mode never permits more.
+// Rules apply in this order: an address that is always blocked is refused unless the
+// operator has opened it; then deny rules; then allow rules; then the mode. Adding to
+// Deny, removing from Allow or Open, or choosing a stricter mode never permits more.
 package policy
 
 import (
@@ -23,23 +21,23 @@ type Mode string
 
 // The modes, from the least to the most restrictive.
 const (
-	AllowAll Mode = "allow_all" // everything that is not denied
-	List     Mode = "list"      // only what is allowed
-	None     Mode = "none"      // nothing at all
+	AllowAll Mode = "allow_all" // all that are not denied
+	List     Mode = "list"      // only those that are allowed
+	None     Mode = "none"      // connections that are not denied
 )
 
-// Network is a policy as people write it. Each entry of Allow and Deny is a
-// domain ("example.com"), a domain with all subdomains ("*.example.com", which
-// also matches example.com), an address, or an address range in CIDR form.
+// Network is a policy in its written form. Each entry of Allow and Deny is a domain
+// ("example.com"), a domain with all subdomains ("*.example.com", which also matches
+// example.com), an address, or an address range in CIDR form.
 type Network struct {
 	Mode  Mode     `json:"mode,omitempty"`
 	Allow []string `json:"allow,omitempty"`
 	Deny  []string `json:"deny,omitempty"`
-	// Open lists always-blocked addresses and ranges that should not be blocked.
-	// Only an operator may set it. The other rules still apply to them.
+	// Open lists always-blocked addresses and ranges that should not be blocked. Only an
+	// operator may set it. The other rules still apply to these addresses.
 	Open []string `json:"open,omitempty"`
-	// Narrower, unless nil, must also allow everything: see [Narrow]. Its own
-	// Open is ignored.
+	// Narrower, unless nil, is a second policy that must also allow each connection: see
+	// [Narrow]. Its Open is ignored.
 	Narrower *Network `json:"narrower,omitempty"`
 }
 
@@ -54,7 +52,7 @@ type Matcher struct {
 	mode        Mode
 	allow, deny rules
 	open        []netip.Prefix
-	narrower    *Matcher // nil if there is none
+	narrower    *Matcher // nil if Network has no narrower policy
 }
 
 // rules are entries, grouped by kind.
@@ -143,7 +141,7 @@ func parseRange(entry string) (netip.Prefix, bool) {
 	}
 	if a := p.Addr(); a.Is4In6() {
 		if p.Bits() < 96 {
-			return netip.Prefix{}, false // it would exceed the mapped addresses
+			return netip.Prefix{}, false // a shorter range includes more than the mapped addresses
 		}
 		p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
 	}
@@ -174,8 +172,8 @@ func (r rules) addr(addr netip.Addr) (entry string, ok bool) {
 	return "", false
 }
 
-// and combines the verdicts of two policies that must both allow. A deny rule
-// takes precedence over other refusals.
+// and combines the verdicts of two policies that must both allow. A deny rule takes
+// precedence over other refusals.
 func (v Verdict) and(w Verdict) Verdict {
 	if v.Allowed || !w.Allowed && w.denial() && !v.denial() {
 		return w
@@ -211,9 +209,9 @@ func (m *Matcher) name(domain string) Verdict {
 	return Verdict{Allowed: m.mode == AllowAll, Rule: "mode " + string(m.mode)}
 }
 
-// Address decides about a connection to an address that the given names
-// resolved to. It is allowed if the address is allowed, or if one of the names
-// is allowed and none is denied.
+// Address decides about a connection to an address to which the given names resolved.
+// The connection is allowed if the address is allowed, or if one of the names is allowed
+// and none is denied.
 func (m *Matcher) Address(addr netip.Addr, names []string) Verdict {
 	v := m.address(plain(addr), names)
 	if m.narrower == nil {
@@ -251,14 +249,14 @@ func (m *Matcher) address(addr netip.Addr, names []string) Verdict {
 	return Verdict{Allowed: m.mode == AllowAll, Rule: "mode " + string(m.mode)}
 }
 
-// ByAddress reports whether a rule allows addr itself, independently of names:
-// such a connection need not name an allowed domain.
+// ByAddress reports whether a rule allows addr itself, independently of names. A
+// connection to such an address need not name an allowed domain.
 func (m *Matcher) ByAddress(addr netip.Addr) bool {
 	v := m.Address(addr, nil)
 	return v.Allowed
 }
 
-// Mode returns the policy's mode, or the strictest one if it combines several.
+// Mode returns the policy's mode, or the strictest mode if it combines several policies.
 func (m *Matcher) Mode() Mode {
 	if m.narrower == nil {
 		return m.mode
@@ -275,8 +273,8 @@ func stricter(a, b Mode) Mode {
 	return AllowAll
 }
 
-// Named reports whether the policy has rules about domains that must be
-// compared with the host that a connection names (TLS server name, HTTP host).
+// Named reports whether the policy has rules about domains. They must be compared with
+// the host that a connection names (TLS server name, HTTP host).
 func (m *Matcher) Named() bool {
 	return m.mode == List || len(m.deny.exact)+len(m.deny.below) > 0 || m.narrower != nil && m.narrower.Named()
 }

@@ -315,16 +315,16 @@ func (p *printer) lines(text []byte, last bool) (keep int, err error) {
 	return keep, nil
 }
 
-// context prints the first most lines of text as context.
-func (p *printer) context(text []byte, number, most int) error {
+// context prints the first limit lines of text as context.
+func (p *printer) context(text []byte, number, limit int) error {
 	for line := range bytes.Lines(text) {
-		if number++; most == 0 {
+		if number++; limit == 0 {
 			break
 		}
 		if number <= p.printed {
 			continue
 		}
-		most--
+		limit--
 		if err := p.print(number, '-', bytes.TrimSuffix(line, []byte{'\n'})); err != nil {
 			return err
 		}

@@ -63,13 +63,12 @@ func number(s string) int {
 	return int(n)
 }
 
-// pieces splits text into pieces of at most that many bytes, between
-// characters.
-func pieces(text string, most int) []string {
+// pieces splits text between characters into pieces of at most limit bytes.
+func pieces(text string, limit int) []string {
 	var list []string
-	for len(text) > most {
-		cut := most
-		for cut > most-utf8.UTFMax && !utf8.RuneStart(text[cut]) {
+	for len(text) > limit {
+		cut := limit
+		for cut > limit-utf8.UTFMax && !utf8.RuneStart(text[cut]) {
 			cut--
 		}
 		list, text = append(list, text[:cut]), text[cut:]

@@ -22,15 +22,14 @@ type capture struct {
 	words  limited // ffmpeg's error output
 	shown  progress
 	exited chan struct{} // closed when ffmpeg has exited
-	failed error         // its exit error; valid once ended is closed
+	failed error         // ffmpeg's exit error; valid once exited is closed
 
 	mu      sync.Mutex
-	stopped bool // it was told to stop
+	stopped bool // ffmpeg was told to stop
 }
 
-// begin starts recording a display to a file, which it replaces. The video is
-// written in fragments, each of which is usable even if recording stops after
-// it.
+// begin starts recording a display to a file, which it replaces. The video is written in
+// fragments. Each fragment is usable even if recording stops after it.
 func begin(display, file string, most bounds) (*capture, error) {
 	path, err := program("ffmpeg")
 	if err != nil {
@@ -111,7 +110,7 @@ func (c *capture) kill() {
 // length returns the length of the recording so far.
 func (c *capture) length() time.Duration { return c.shown.length() }
 
-// reason returns why ffmpeg stopped by itself; "" if it was told to.
+// reason returns why ffmpeg stopped by itself; "" if it was told to stop.
 func (c *capture) reason() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -227,11 +226,11 @@ func (l *limited) text() string {
 	return string(l.tail)
 }
 
-// clean joins a program's output to one line of at most that many bytes.
-func clean(words string, most int) string {
+// clean joins a program's output to one line of at most limit bytes.
+func clean(words string, limit int) string {
 	words = strings.Join(strings.Fields(strings.ToValidUTF8(words, "\uFFFD")), " ")
-	if len(words) > most {
-		words = strings.ToValidUTF8(words[:most], "") + "…"
+	if len(words) > limit {
+		words = strings.ToValidUTF8(words[:limit], "") + "…"
 	}
 	return words
 }

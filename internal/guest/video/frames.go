@@ -15,7 +15,7 @@ import (
 
 // Limits of the frames of a video.
 const (
-	framesTime = 2 * time.Minute // timeout for extracting all of them
+	framesTime = 2 * time.Minute // timeout for extracting all frames of one call
 	longSide   = 1280            // pixels of a frame
 	maxPicture = 5 << 20         // bytes of one frame
 	maxVideo   = 24 * time.Hour
@@ -43,10 +43,10 @@ var formats = map[string]string{
 // Readable reports whether videos of that media type are supported.
 func Readable(mediaType string) bool { return formats[mediaType] != "" }
 
-// Look returns up to most frames of a video: the first at from, the others
-// evenly spaced up to to. If to is 0 or beyond the end, it means the end. If
-// ffmpeg is missing, the error is ErrNoFfmpeg.
-func Look(ctx context.Context, file, mediaType string, from, to time.Duration, most int) ([]Frame, Info, error) {
+// Look returns up to limit frames of a video: the first at from, the others evenly
+// spaced up to to. If to is 0 or after the end of the video, it means the end. If ffmpeg
+// is missing, the error is ErrNoFfmpeg.
+func Look(ctx context.Context, file, mediaType string, from, to time.Duration, limit int) ([]Frame, Info, error) {
 	ctx, stop := context.WithTimeoutCause(ctx, framesTime, fmt.Errorf("reading the video took longer than %s", framesTime))
 	defer stop()
 	input := []string{"-protocol_whitelist", "file", "-f", formats[mediaType], "-i", "file:" + file}
@@ -61,7 +61,7 @@ func Look(ctx context.Context, file, mediaType string, from, to time.Duration, m
 		return nil, info, fmt.Errorf("offset %s is beyond the end: the video is %s long", seconds(from), seconds(info.Length))
 	}
 	var frames []Frame
-	for _, at := range instants(from, to, most) {
+	for _, at := range instants(from, to, limit) {
 		data, err := frameAt(ctx, input, at)
 		for _, back := range lastFrames { // the last frame may start long before the end
 			if err == nil && len(data) == 0 && at-back > from && at+lastFrame >= to {
@@ -95,13 +95,13 @@ const lastFrame = 100 * time.Millisecond
 var lastFrames = []time.Duration{400 * time.Millisecond, 2 * time.Second}
 
 // instants returns the times of the frames.
-func instants(from, to time.Duration, most int) []time.Duration {
+func instants(from, to time.Duration, limit int) []time.Duration {
 	to = max(from, to-lastFrame)
 	var all []time.Duration
-	for i := range most {
+	for i := range limit {
 		at := from
-		if most > 1 {
-			at += (to - from) * time.Duration(i) / time.Duration(most-1)
+		if limit > 1 {
+			at += (to - from) * time.Duration(i) / time.Duration(limit-1)
 		}
 		if at = at.Round(10 * time.Millisecond); !slices.Contains(all, at) {
 			all = append(all, at)

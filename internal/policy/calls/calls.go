@@ -1,8 +1,8 @@
-// Package calls is the table of system calls and sockets that processes may
-// use: in a machine, in the sandbox around a command, in the egress process, and
-// in confined programs of the server. Their seccomp filters are generated from it. All filters allow only
-// the processor's native system calls, since another ABI would offer the same
-// calls under other numbers.
+// Package calls is the table of system calls and sockets that processes may use: in a
+// machine, in the sandbox around a command, in the egress process, and in confined
+// programs of the server. Their seccomp filters are generated from the table. All
+// filters allow only the processor's native system calls, since another ABI would offer
+// the same calls under other numbers.
 package calls
 
 import (
@@ -17,7 +17,7 @@ type Process uint8
 // The kinds of process.
 const (
 	Machine  Process = 1 << iota // any process in a machine of an OCI runtime, including root
-	Sandbox                      // a command in the sandbox, in addition to the machine's rules
+	Sandbox                      // a command in the sandbox; the machine's rules also apply
 	Egress                       // the process that forwards a machine's packets
 	Docker                       // any process in a machine that may run Docker
 	Confined                     // a program of the server that reads hostile data, such as git
@@ -32,22 +32,22 @@ type Socket struct {
 	For       Process
 }
 
-// Sockets are the allowed kinds. Missing are families that machines do not
-// need, above all vsock, which reaches the hypervisor, and families that load a
-// kernel module. Also missing are generic netlink and multipath TCP and, except
-// for Docker, netlink's packet filter.
+// Sockets are the allowed kinds. Families that machines do not need are missing, above
+// all vsock, which reaches the hypervisor, and families that load a kernel module.
+// Generic netlink and multipath TCP are also missing and, except for Docker, netlink's
+// packet filter.
 var Sockets = []Socket{
 	{Family: unix.AF_UNIX, For: all},
 	{Family: unix.AF_INET, Types: stream, Protocols: []int{0, unix.IPPROTO_TCP}, For: all},
 	{Family: unix.AF_INET, Types: dgram, Protocols: []int{0, unix.IPPROTO_UDP, unix.IPPROTO_ICMP}, For: all},
 	{Family: unix.AF_INET6, Types: stream, Protocols: []int{0, unix.IPPROTO_TCP}, For: all},
 	{Family: unix.AF_INET6, Types: dgram, Protocols: []int{0, unix.IPPROTO_UDP, unix.IPPROTO_ICMPV6}, For: all},
-	// Resolvers use it to ask for this host's addresses.
+	// Resolvers use netlink to query this host's addresses.
 	{Family: unix.AF_NETLINK, Protocols: []int{unix.NETLINK_ROUTE}, For: all},
 	// ss lists sockets, sudo and PAM write to the audit log, and libudev listens
 	// for devices.
 	{Family: unix.AF_NETLINK, Protocols: []int{unix.NETLINK_SOCK_DIAG, unix.NETLINK_AUDIT, unix.NETLINK_KOBJECT_UEVENT}, For: Machine | Docker},
-	// ping, traceroute and tcpdump; they need CAP_NET_RAW.
+	// Used by ping, traceroute and tcpdump, which need CAP_NET_RAW.
 	{Family: unix.AF_INET, Types: raw, For: Machine | Docker},
 	{Family: unix.AF_INET6, Types: raw, For: Machine | Docker},
 	{Family: unix.AF_PACKET, For: Machine | Docker},
@@ -88,17 +88,17 @@ const TypeMask = 0xf
 // Namespaces are the flags of all new namespaces.
 const Namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP
 
-// MachineNamespaces are those that a machine may create. For all but the user
-// namespace the kernel demands CAP_SYS_ADMIN, which a process in a machine has only
-// in a user namespace that it has created, as the sandbox and browsers do. A cgroup
-// namespace is excluded: its owner may mount the cgroup file systems, which
+// MachineNamespaces are the namespaces that a machine may create. For all but the user
+// namespace the kernel requires CAP_SYS_ADMIN. A process in a machine has that
+// capability only in a user namespace that it has created, as the sandbox and browsers
+// do. A cgroup namespace is excluded: its owner may mount the cgroup file systems, which
 // contain the machine's own limits.
 const MachineNamespaces = Namespaces &^ unix.CLONE_NEWCGROUP
 
-// Call is a system call that is refused to some kinds of process.
+// Call is a system call that some kinds of process must not make.
 type Call struct {
 	Name string
-	For  Process // the kinds to which it is refused
+	For  Process // the kinds of process that must not make the call
 }
 
 // Refused are the calls that are refused regardless of their arguments. A
@@ -106,24 +106,23 @@ type Call struct {
 // are deny lists with these calls.
 var Refused = refuse(map[Process][]string{
 	all: {
-		// Ways around a filter, and kernel interfaces that no project needs.
+		// These calls bypass a filter, or use kernel interfaces that no project needs.
 		"io_uring_setup", "io_uring_enter", "io_uring_register", "bpf", "perf_event_open", "userfaultfd", "keyctl", "add_key", "request_key",
 		"fanotify_init", "kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module", "reboot", "swapon", "swapoff",
 		"acct", "quotactl", "quotactl_fd", "syslog", "vhangup", "settimeofday", "clock_settime", "clock_adjtime",
 		"setdomainname", "nfsservctl", "lookup_dcookie", "kcmp", "open_by_handle_at", "open_tree_attr", "fspick",
 	},
-	// Namespaces are only created, by clone and unshare, whose flags a filter sees,
-	// and never entered. Docker enters those of its containers.
+	// Namespaces may be created, by clone and unshare, whose flags a filter can check, but
+	// not entered. Docker may enter namespaces, because it enters those of its containers.
 	Machine | Sandbox | Egress | Confined: {"setns", "pivot_root", "sethostname"},
-	// The machine's sandbox mounts within a user namespace; the others keep their
-	// mounts.
+	// The machine's sandbox mounts file systems in a user namespace; the other kinds must
+	// keep their mounts.
 	Sandbox | Egress | Confined: {
 		"mount", "umount2", "chroot", "move_mount", "open_tree", "fsopen", "fsconfig", "fsmount", "mount_setattr", "name_to_handle_at", "adjtimex",
 	},
-	// The egress process reads hostile packets, and never needs to start other
-	// programs.
+	// The egress process reads hostile packets, and never starts other programs.
 	Egress: {"execve", "execveat", "ptrace"},
-	// System V objects are shared by the processes of a user, and are left behind.
+	// All processes of a user share System V objects, which outlive the processes.
 	Confined:          {"shmget", "msgget", "semget"},
 	Egress | Confined: {"process_vm_readv", "process_vm_writev", "pidfd_getfd", "unshare", "personality"},
 })

@@ -1,5 +1,5 @@
-// Package pattern matches the patterns of allow lists of programs, MCP servers
-// and their tools.
+// Package pattern matches patterns in allow lists of programs, MCP servers and their
+// tools.
 package pattern
 
 import "strings"

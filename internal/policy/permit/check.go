@@ -28,8 +28,8 @@ func ParseMode(s string) (Mode, error) {
 	return "", fmt.Errorf("invalid run mode %q: must be one of %v", s, Modes)
 }
 
-// Strictest returns the strictest of the modes. It ignores "", and returns ""
-// if there is no other.
+// Strictest returns the strictest of the modes. It ignores ""; if all are "", it returns
+// "".
 func Strictest(modes ...Mode) Mode {
 	for _, m := range Modes {
 		for _, have := range modes {
@@ -68,21 +68,21 @@ const (
 	// Config is a change to a file with rules for the agent, such as
 	// permissions.json. Every mode asks first.
 	Config
-	// Protected is a change to a file that a command in the sandbox could not
-	// change: one from which git, shells or editors run commands, or one outside
-	// of the workspace.
+	// Protected is a change to a file that a command in the sandbox could not change: a
+	// file from which git, shells or editors run commands, or a file outside of the
+	// workspace.
 	Protected
 )
 
 // A Call is a tool call to check.
 type Call struct {
 	Kind   Kind
-	Line   string // of Shell
-	Server string // of MCP
-	Tool   string // of MCP
+	Line   string // command line of Shell
+	Server string // server of an MCP call
+	Tool   string // tool of an MCP call
 	Rule   string // of Protected: the rule that protects the file
-	// Unsandboxed requests to run a shell command outside of the sandbox, because
-	// it needs more access or has failed inside.
+	// Unsandboxed requests to run a shell command outside of the sandbox, because the
+	// command needs more access or has failed in the sandbox.
 	Unsandboxed bool
 	// Allowed means that a person has allowed this call, or calls of this kind
 	// by this agent.
@@ -93,8 +93,8 @@ type Call struct {
 type Setting struct {
 	Mode        Mode
 	Permissions Permissions
-	// Sandbox means that commands should run in the sandbox if possible. With
-	// Auto-review they always do.
+	// Sandbox means that commands should run in the sandbox if possible. In the mode
+	// AutoReview they always do.
 	Sandbox bool
 	// Enforced means that the sandbox can enforce its policy in this machine.
 	// If the sandbox cannot, sandboxed commands do not run at all.

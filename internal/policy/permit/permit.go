@@ -22,17 +22,16 @@ const MaxFile = 1 << 20
 // Permissions are the content of permissions.json. A nil list was missing in
 // the file; an empty list was present and has no entries.
 type Permissions struct {
-	MCPAllowlist      []string // server:tool, case-insensitive, * for any text
+	MCPAllowlist      []string // entries server:tool, case-insensitive, * for any text
 	TerminalAllowlist []string // see [shell.Compile]
-	// Instructions for the classifier: what it should rather allow and rather
-	// block.
+	// Instructions for the classifier about calls to allow and calls to block.
 	AllowInstructions []string
 	BlockInstructions []string
 }
 
-// Parse parses a permissions.json, which may contain comments and trailing
-// commas. Unknown keys are ignored. For an invalid file the error names the
-// file and the key: callers must not continue as if the file blocked nothing.
+// Parse parses a permissions.json, which may contain comments and trailing commas.
+// Unknown keys are ignored. For an invalid file the error names the file and the key. On
+// error, callers must not assume that the file blocks nothing.
 func Parse(file string, data []byte) (Permissions, error) {
 	var p Permissions
 	if len(data) > MaxFile {

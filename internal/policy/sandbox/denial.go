@@ -8,8 +8,7 @@ import (
 	"sync"
 )
 
-// refusals maps the errors that programs print when the sandbox refuses an
-// access to the kind of access, if the text reveals it.
+// refusals are the errors that programs print when the sandbox refuses an access.
 var refusals = []string{
 	"permission denied", "read-only file system", "operation not permitted", "device or resource busy", "eacces", "erofs", "eperm", "ebusy",
 	"invalid cross-device link",
@@ -24,10 +23,9 @@ var quoted = sync.OnceValue(func() *regexp.Regexp {
 // maxDenials is how many denials Explain returns.
 const maxDenials = 5
 
-// Explain reads the output of a failed command that ran in the folder dir, and
-// says which of its errors were caused by the sandbox, by which rule, and how
-// to ask for access. It is silent about accesses that the rules allow, since
-// something else refused them.
+// Explain reads the output of a failed command that ran in the folder dir. It returns
+// which errors the sandbox caused, by which rule, and how to ask for access. It omits
+// accesses that the rules allow, since the sandbox did not refuse them.
 func (r Rules) Explain(dir, output string) []string {
 	var found []string
 	for line := range strings.Lines(output) {

@@ -12,15 +12,15 @@ import (
 // TempFolders are the folders for temporary files in every machine.
 var TempFolders = []string{"/tmp", "/var/tmp", "/dev/shm"}
 
-// A Guard decides which files a file tool may change without a review. File
-// tools run outside of the sandbox, so changing a file that other programs
-// execute would be a way out of the sandbox. Its paths are absolute.
+// A Guard decides which files a file tool may change without a review. File tools run
+// outside of the sandbox, so changing a file that other programs execute would allow
+// leaving the sandbox. Its paths are absolute.
 type Guard struct {
 	Workspaces []string
-	Free       []string // other folders without review, for temporary files and artifacts
+	Free       []string // other folders that need no review, for temporary files and artifacts
 }
 
-// Outside is the result of [Guard.Judge] for a path in none of the guard's
+// Outside is the result of [Guard.Judge] for a path that is in none of the guard's
 // folders.
 const Outside = "outside the workspace and the folders for temporary files"
 
@@ -28,8 +28,8 @@ const Outside = "outside the workspace and the folders for temporary files"
 // workspace: they contain commands that git, editors and ssh execute.
 var guardedFolders = []string{".git", ".vscode", ".idea", ".devcontainer", ".husky", ".githooks", ".ssh", ".gnupg"}
 
-// guardedFiles are protected in every folder of a workspace: programs that
-// start in that folder, or use it as their home, run commands from these files.
+// guardedFiles are protected in every folder of a workspace. Programs that start in the
+// folder, or use it as their home, run commands from these files.
 var guardedFiles = []string{
 	".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".kshrc", ".inputrc",
 	".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".xprofile", ".xinitrc", ".pam_environment",
@@ -37,14 +37,14 @@ var guardedFiles = []string{
 	".envrc", ".vimrc", ".exrc", ".nvimrc", ".emacs", ".tmux.conf", ".screenrc", ".gdbinit", ".lldbinit", ".mcp.json", ".claude.json",
 }
 
-// gitDirFiles turn their folder into a git repository or redirect one. Their
-// spelling is case-sensitive.
+// gitDirFiles turn their folder into a git repository, or redirect git to another
+// repository. Their names are case-sensitive.
 var gitDirFiles = []string{"HEAD", "commondir"}
 
-// Judge returns why changing name, an absolute path, with a file tool needs a
-// review, or "" if it does not. It looks only at the path: callers that can
-// resolve symbolic links should pass the result. It compares names like
-// case-insensitive file systems do.
+// Judge returns why changing name, an absolute path, with a file tool needs a review, or
+// "" if no review is needed. It looks only at the path: callers that can resolve
+// symbolic links should pass the resolved path. It compares names as case-insensitive
+// file systems do.
 func (g Guard) Judge(name string) string {
 	name = path.Clean("/" + strings.ReplaceAll(name, `\`, "/"))
 	for _, root := range slices.Concat(g.Workspaces, g.Free) {
@@ -75,15 +75,14 @@ func guarded(rel string) string {
 	return ""
 }
 
-// GuardedNames returns the names that [Guard.Judge] protects in every folder,
-// except patterns. Callers with access to the files also compare them by file
-// identity.
+// GuardedNames returns the names that [Guard.Judge] protects in every folder, except
+// patterns. Callers with access to the files also compare files by identity.
 func GuardedNames() []string {
 	return slices.Concat(guardedFolders, guardedFiles, []string{".cursor", ".aloft", ".claude", ".cursorignore"})
 }
 
-// fold normalizes a name like file systems that ignore case: ext4 and APFS
-// ignore invisible characters, NTFS dots and spaces at the end.
+// fold normalizes a name as file systems do that ignore case: ext4 and APFS ignore
+// invisible characters, NTFS ignores dots and spaces at the end.
 func fold(name string) string {
 	name = strings.ReplaceAll(strings.ToLower(norm.NFKC.String(name)), "ß", "ss")
 	name = strings.Map(func(r rune) rune {

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Ignore holds the patterns of .cursorignore files, with the syntax of
-// .gitignore. Unlike in git, a question mark matches a character and not a
-// byte. The zero Ignore matches nothing.
+// Ignore holds the patterns of .cursorignore files, with the syntax of .gitignore.
+// Unlike in git, a question mark matches one character, not one byte. The zero Ignore
+// matches nothing.
 type Ignore struct{ patterns []pattern }
 
 type pattern struct {

@@ -5,25 +5,25 @@ import (
 	"strings"
 )
 
-// Protection is a name that must not be changed in any root, whatever a file
-// says. A folder's protection covers everything in it except Open.
+// Protection is a name that must not be changed in any root, regardless of sandbox.json.
+// A folder's protection covers all its content except Open.
 type Protection struct {
 	Name string   // relative to the root; the last element may be a pattern of package path
-	Dir  bool     // it is a folder
-	Open []string // names in it that may be changed
-	// Late means that the name cannot be blocked before it exists, because it
-	// is a pattern, or because git would misread an empty file. It is renamed
-	// when it appears.
+	Dir  bool     // the name is a folder
+	Open []string // names in the folder that may be changed
+	// Late means that the name cannot be blocked before it exists, because it is a pattern,
+	// or because git would misread an empty file. A file with that name is renamed when it
+	// appears.
 	Late bool
 }
 
-// ownFolders are the folders for people's work with agents within the
-// configuration folders.
+// ownFolders are the folders within the configuration folders that are meant for the
+// work of people and agents.
 var ownFolders = []string{"rules", "commands", "worktrees", "skills", "agents"}
 
-// Protections are the built-in rules. In .cursor and similar folders,
-// everything is protected except the folders meant for the agent. This covers
-// more than the *.json files, which are the minimum.
+// Protections are the built-in rules. In .cursor and similar folders, all files are
+// protected except the folders meant for the agent. At least the *.json files must be
+// protected; this covers more.
 var Protections = []Protection{
 	{Name: ".cursor", Dir: true, Open: ownFolders},
 	{Name: ".aloft", Dir: true, Open: ownFolders},
@@ -34,7 +34,7 @@ var Protections = []Protection{
 	{Name: ".git/info/attributes"},
 	{Name: ".cursorignore"},
 	{Name: "*.code-workspace", Late: true},
-	{Name: ".git/commondir", Late: true}, // it would make git read its configuration from elsewhere
+	{Name: ".git/commondir", Late: true}, // with this file, git would read its configuration from another folder
 }
 
 // HomeProtections are the names that must not be changed in the home folder, if
@@ -49,14 +49,14 @@ func homeProtections() []Protection {
 		{Name: ".config/autostart", Dir: true}, {Name: ".config/environment.d", Dir: true},
 	}
 	for _, name := range guardedFiles {
-		if name != ".gitmodules" { // git reads it only in a repository
+		if name != ".gitmodules" { // git reads .gitmodules only in a repository
 			all = append(all, Protection{Name: name})
 		}
 	}
 	return all
 }
 
-// protecting returns the one of the protections that covers name in root.
+// protecting returns the protection that covers name in root.
 func protecting(protections []Protection, root, name string) (string, bool) {
 	if !Below(root, name) || name == root {
 		return "", false

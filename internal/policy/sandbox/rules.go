@@ -21,16 +21,16 @@ type Grant struct {
 	Path, Rule string
 }
 
-// Rules are a policy applied to a place: every path is absolute and clean.
+// Rules are a policy applied to a scope: every path is absolute and clean.
 type Rules struct {
 	Policy     Policy
 	Writable   []Grant
-	Readable   []Grant // nil means everything
-	ReadOnly   []Grant // inside writable paths
+	Readable   []Grant // nil means all files
+	ReadOnly   []Grant // read-only paths inside writable ones
 	Hidden     []string
 	Workspaces []string
 	Nested     []string // repositories in workspaces, whose git files are protected too
-	Home       string   // its start-up files are protected; "" if there is none
+	Home       string   // home folder, whose start-up files are protected; "" if there is none
 }
 
 // SystemPaths are readable even with the boundary Workspace: programs, and the
@@ -40,13 +40,13 @@ var SystemPaths = []string{
 	"/dev", "/proc", "/sys/devices/system/cpu", "/sys/fs/cgroup", "/var/lib/dpkg", "/var/cache/fontconfig", "/exec-daemon",
 }
 
-// buildCaches are relative to the home folder.
+// buildCaches are paths relative to the home folder.
 var buildCaches = []string{
 	".cache", "go/pkg", ".npm", ".yarn", ".bun/install/cache", ".local/share/pnpm/store", ".cargo/registry", ".cargo/git",
 	".gradle/caches", ".m2/repository", ".nuget/packages", ".ivy2", ".sbt", ".gem", ".bundle/cache", ".composer/cache", ".pub-cache",
 }
 
-// In returns the rules of a policy for a place.
+// In returns the rules of a policy for a scope.
 func (p Policy) In(place Scope) Rules {
 	r := Rules{Policy: p, Hidden: place.Hidden, Workspaces: place.Workspaces, Nested: place.Nested, Home: place.Home}
 	full := place.path
@@ -175,9 +175,8 @@ func (r Rules) protects(name string) (rule string, ok bool) {
 	return protecting(HomeProtections, r.Home, name)
 }
 
-// Changeable returns the writable grants that no read-only path covers: a
-// read-only path, even /, is read-only in all of it. real resolves paths before
-// they are compared.
+// Changeable returns the writable grants that no read-only path covers: everything below
+// a read-only path, even /, is read-only. real resolves paths before they are compared.
 func (r Rules) Changeable(real func(string) string) []Grant {
 	var open []Grant
 	for _, w := range r.Writable {
@@ -193,15 +192,14 @@ func (r Rules) Changeable(real func(string) string) []Grant {
 	return open
 }
 
-// nearer reports whether a writable path is inside one that is read-only
-// because of the type, such as a folder for temporary files in a read-only
-// workspace.
+// nearer reports whether a writable path is inside a path that is read-only because of
+// the policy's type, such as a folder for temporary files in a read-only workspace.
 func nearer(writable, readonly Grant, p Policy) bool {
 	return readonly.Rule == "type "+string(ReadOnly) && Below(readonly.Path, writable.Path) && writable.Path != readonly.Path && p.Type == ReadOnly
 }
 
-// Roots returns the folders in which names are protected: each workspace, and
-// each added writable folder.
+// Roots returns the folders in which names are protected: each workspace, and each
+// additional writable folder.
 func (r Rules) Roots() []string {
 	roots := slices.Clone(r.Workspaces)
 	for _, g := range r.Writable {

@@ -1,6 +1,6 @@
 // Package sandbox defines what a command in its sandbox may access, the policy of
 // sandbox.json. Each file is parsed to a [Layer], the layers are merged to one
-// [Policy], and a policy in a [Place] becomes [Rules], which judge paths. The
+// [Policy], and a policy in a [Scope] becomes [Rules], which judge paths. The
 // package does no I/O: its caller (internal/guest/sandbox) reads the files,
 // inspects the host and enforces the rules.
 //
@@ -15,7 +15,7 @@ import (
 	"aloft/internal/policy"
 )
 
-// Type is how much of the workspace may be changed.
+// Type determines how much of the workspace may be changed.
 type Type string
 
 // The types, from the least to the most restrictive.
@@ -25,12 +25,12 @@ const (
 	ReadOnly     Type = "workspace_readonly"
 )
 
-// Boundary is which files may be read.
+// Boundary determines which files may be read.
 type Boundary string
 
 // The boundaries.
 const (
-	System    Boundary = "system"    // everything that the user can read
+	System    Boundary = "system"    // all files that the user can read
 	Workspace Boundary = "workspace" // the workspace, the system's programs, and added paths
 )
 
@@ -57,7 +57,7 @@ var DefaultHosts = []string{
 // Policy is the result of merging layers.
 type Policy struct {
 	Type              Type
-	ReadWrite         []string // in addition to the workspace; as written, see Place
+	ReadWrite         []string // in addition to the workspace; as written, see [Policy.In]
 	ReadOnly          []string // readable, but not writable even inside a writable path
 	Read              []string // readable beyond the boundary
 	ReadBoundary      Boundary
@@ -67,10 +67,10 @@ type Policy struct {
 	UnrestrictedHosts bool // all hosts are allowed and none denied, so the command uses the host's network directly
 }
 
-// Default returns the policy without any file, and without network.
+// Default returns the policy that applies without any file. It has no network.
 func Default() Policy { return Layers{Mode: FileOnly}.Merge() }
 
-// Strictest returns the most restrictive policy, for when the policy cannot be
+// Strictest returns the most restrictive policy, for use when the real policy cannot be
 // determined.
 func Strictest() Policy {
 	p := Policy{Type: ReadOnly, ReadBoundary: Workspace, DisableTmpWrite: true}
@@ -94,9 +94,9 @@ func stricter(a, b Type) Type {
 	return a
 }
 
-// Merge combines the layers. The repository's values override the home
-// folder's, and the team's override both if they are stricter. Paths and deny
-// rules are united, and so are allow rules unless the team has its own list.
+// Merge combines the layers. The repository's values override the home folder's, and the
+// team's override both if they are stricter. Paths and deny rules of all layers apply.
+// So do allow rules, unless the team has its own allow list.
 func (l Layers) Merge() Policy {
 	home, repo, team := orEmpty(l.Home), orEmpty(l.Repository), orEmpty(l.Team)
 	p := Policy{Type: cmp.Or(repo.Type, home.Type, ReadWrite), ReadBoundary: cmp.Or(repo.ReadBoundary, home.ReadBoundary, System)}
@@ -160,7 +160,7 @@ func orEmpty(l *Layer) Layer {
 
 func isTrue(b *bool) bool { return b != nil && *b }
 
-// unite appends the elements of more that are missing.
+// unite appends the elements of more that to lacks.
 func unite(to, more []string) []string {
 	there := make(map[string]bool, len(to)+len(more))
 	for _, s := range to {

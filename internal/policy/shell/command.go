@@ -19,8 +19,8 @@ func (j *judge) command(text string, words []word) {
 	}
 }
 
-// judgeCommand returns the entry that allows the command, or the reason why it
-// is not allowed; "-" if it is a wrapper whose inner command was judged.
+// judgeCommand returns the entry that allows the command, or the reason why the command
+// is not allowed. The reason is "-" for a wrapper whose inner command was judged.
 func (j *judge) judgeCommand(words []word) (entry, why string) {
 	name := words[0]
 	switch {
@@ -66,7 +66,7 @@ func innerLine(words []word) (string, bool) {
 	return words[2].value, true
 }
 
-// inner judges a command line inside another.
+// inner judges a command line that is part of another.
 func (j *judge) inner(line string) {
 	v := j.list.Judge(line)
 	j.commands = append(j.commands, v.Commands...)
@@ -80,7 +80,7 @@ func (j *judge) inner(line string) {
 	}
 }
 
-// spoken returns words as written on the line.
+// spoken returns words as written in the line.
 func spoken(words []word) string {
 	var out []string
 	for _, w := range words {
@@ -89,9 +89,9 @@ func spoken(words []word) string {
 	return strings.Join(out, " ")
 }
 
-// danger returns why a command that matches an entry is not allowed after all,
-// or "": the arguments beyond the entry could start another program or write a
-// file, or are unknown. spelled is how many words the entry spells out.
+// danger returns why a command that matches an entry is still not allowed, or "": the
+// arguments after those in the entry could start another program or write a file, or are
+// unknown. spelled is how many words the entry contains.
 func danger(name string, words []word, spelled int) string {
 	p := programs[path.Base(name)]
 	switch {
@@ -143,14 +143,14 @@ func values(words []word) []string {
 // program describes a program that may start others.
 type program struct {
 	inert      bool     // none of its arguments starts a program or writes a file
-	afterFirst bool     // like inert, if its first argument is not an option
+	afterFirst bool     // like inert, unless its first argument is an option
 	runner     bool     // its arguments are another command
-	spelled    bool     // it can run arbitrary things, so an entry must spell out all arguments
-	stdin      bool     // it executes its standard input unless it gets a file
+	spelled    bool     // it can run arbitrary code, so an entry must contain all arguments
+	stdin      bool     // it executes its standard input unless a file is given
 	long       []string // long options, without dashes, that start a program or write a file
-	short      string   // such short options, also combined with others
-	words      []string // such whole arguments
-	begins     []string // such prefixes of an argument
+	short      string   // short options that do so, also combined with others
+	words      []string // whole arguments that do so
+	begins     []string // prefixes of arguments that do so
 	// check applies rules about arguments that the lists cannot express. from
 	// is the index of the first argument that the entry does not contain.
 	check func(args []string, from int) string
@@ -171,7 +171,7 @@ func (p program) option(arg string) string {
 	if name, ok := strings.CutPrefix(arg, "--"); ok {
 		name, _, _ = strings.Cut(name, "=")
 		for _, l := range p.long {
-			if name != "" && strings.HasPrefix(l, name) { // GNU programs accept abbreviations
+			if name != "" && strings.HasPrefix(l, name) { // GNU programs accept abbreviated options
 				return "--" + l + " may start a program, or write a file"
 			}
 		}

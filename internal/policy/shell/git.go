@@ -5,12 +5,11 @@ import (
 	"strings"
 )
 
-// Git says where a line runs git. git starts programs that the configuration of
-// a repository names, so whoever runs the line must know who wrote that
-// configuration.
+// Git says where a line runs git. git starts programs that a repository's configuration
+// names, so a caller that runs the line must know who wrote that configuration.
 type Git struct {
-	// Folders are the folders to which the line changes before it runs git, in
-	// order. Each is absolute or relative to those before it.
+	// Folders are the folders to which the line changes before it runs git, in order. Each
+	// is absolute or relative to the previous ones.
 	Folders []string
 	// Elsewhere means that the line may run git in other folders too.
 	Elsewhere bool
@@ -23,11 +22,11 @@ func (j *judge) visit(words []word) {
 	case words[0].kind != literal:
 	case name == "cd":
 		j.changeFolder(words[1:])
-	case name == "find": // it may run git in each folder that it finds
+	case name == "find": // find may run git in each folder that it finds
 		j.git.Elsewhere = true
 	case name == "git" || strings.HasPrefix(name, "git-"):
 		j.runsGit = true
-		for i, w := range words[1:] { // only an entry that spells it out allows such an option
+		for i, w := range words[1:] { // such an option is allowed only if an entry contains it
 			switch {
 			case w.value == "-C" && i+2 < len(words):
 				j.changeFolder(words[i+2 : i+3])

@@ -13,12 +13,12 @@ type List struct {
 	entries []entry
 }
 
-// entry is one entry of a list: either the first words of a command, or a
-// program with a glob for its arguments, base:args-glob.
+// entry is one entry of a list: either the first words of a command, or a program with a
+// glob for its arguments (base:args-glob).
 type entry struct {
 	text  string
 	words []string
-	glob  string // of the arguments, if globs is set
+	glob  string // glob for the arguments, if globs is set
 	globs bool
 }
 
@@ -42,7 +42,7 @@ func Compile(entries []string) *List {
 	return l
 }
 
-// literalWords returns the words of a command that contains nothing else, or
+// literalWords returns the words of a command that consists only of literal words, or
 // nil for any other text.
 func literalWords(text string) []string {
 	if unreadable(text) != "" {
@@ -93,7 +93,7 @@ func (e entry) covers(words []word) bool {
 	}
 	var args []string
 	for _, w := range words[1:] {
-		if w.kind != literal { // unknown words match only a glob for everything
+		if w.kind != literal { // a word that is unknown matches only a glob that matches everything
 			return e.glob == "*"
 		}
 		args = append(args, w.value)

@@ -26,15 +26,14 @@ const runners = `sudo su doas pkexec runuser setpriv chroot unshare nsenter stra
 	nodemon concurrently cross-env gosu su-exec tini dumb-init valgrind perf rr heaptrack prlimit choom sshpass autossh mosh torsocks proxychains
 	proxychains4 tsocks eatmydata faketime cpulimit chronic sg runcon ssh-agent dbus-launch systemd-inhibit systemd-cat systemd-nspawn wine catchsegv`
 
-// spelledOut programs run text in their own languages or on other hosts: an
-// entry must spell out everything.
+// spelledOut programs run text in their own languages or on other hosts: an entry must
+// contain all arguments.
 const spelledOut = `socat nc ncat netcat telnet ssh vi vim nvim view ex ed emacs nano pico ksh zsh fish csh tcsh ash rbash
 	tclsh wish osascript m4 dc bc sqlite3 mysql psql mongosh redis-cli ftp lftp sftp irb pry ghci iex erl scala groovy jshell gnuplot ip deno bun
 	ts-node tsx mutt mail sendmail crash logrotate`
 
-// programs lists the programs whose arguments matter, keyed by the last element
-// of their path. Any other program is trusted to do what the author of its
-// entry expects.
+// programs lists the programs whose arguments matter, keyed by the last element of their
+// path. All other programs are trusted to do what the author of the entry expects.
 var programs = func() map[string]program {
 	m := map[string]program{
 		"printf":   {afterFirst: true, begins: []string{"-v"}, check: printf},
@@ -118,8 +117,7 @@ func set(words string) map[string]bool {
 	return m
 }
 
-// dashes returns options of programs that accept them with one dash and with
-// two.
+// dashes returns options for programs that accept them with one dash and with two.
 func dashes(names ...string) []string {
 	var out []string
 	for _, n := range names {
@@ -128,8 +126,8 @@ func dashes(names ...string) []string {
 	return out
 }
 
-// script requires that an interpreter gets a file of code, and not code on the
-// line or on its standard input.
+// script requires that an interpreter gets a script file, rather than code in the line
+// or on its standard input.
 func script(args []string, from int) string {
 	switch {
 	case len(args) == 0 || args[0] == "-":
@@ -144,7 +142,7 @@ func script(args []string, from int) string {
 	return ""
 }
 
-// standardInput matches names that may mean the interpreter's own input.
+// standardInput matches file names that may refer to the interpreter's own input.
 var standardInput = regexp.MustCompile(`(^|/)(dev/(stdin|fd/)|proc/)`)
 
 // counts matches a format with which bash's printf sets a variable.
@@ -226,7 +224,7 @@ func containers(args []string, from int) string {
 	return ""
 }
 
-// gitCommands are git's own commands that neither run text nor change its
+// gitCommands are git's own commands that neither run text nor change git's
 // configuration.
 var gitCommands = set(`add am annotate apply archive blame branch bundle cat-file check-attr check-ignore check-mailmap check-ref-format checkout
 	cherry cherry-pick clean clone commit count-objects describe diff diff-files diff-index diff-tree fetch for-each-ref format-patch fsck gc grep
@@ -250,13 +248,13 @@ var tarProgram = program{
 
 var gitGlobals = set("--no-pager --no-optional-locks --literal-pathspecs --no-replace-objects --version -P -v --help -h")
 
-// git refuses options that make it run or read things outside of the
+// git refuses options that make git run programs or read files outside of the
 // repository, aliases, and commands that run text.
 func git(args []string, from int) string {
 	for i, a := range args {
 		switch {
 		case i < from:
-			if !strings.HasPrefix(a, "-") { // the entry spells out the command
+			if !strings.HasPrefix(a, "-") { // the entry contains the command
 				return gitCommand(a, args[i+1:], max(0, from-i-1))
 			}
 		case gitGlobals[a]:
@@ -331,7 +329,7 @@ func sed(args []string, from int) string {
 	return ""
 }
 
-// setsVariable refuses variables of make, which could set the shell.
+// setsVariable refuses settings of make's variables, which could set the shell.
 func setsVariable(args []string, from int) string {
 	for _, a := range args[from:] {
 		if strings.Contains(a, "=") && !strings.HasPrefix(a, "-j") {

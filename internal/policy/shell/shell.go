@@ -35,7 +35,7 @@ type Verdict struct {
 	Commands []Command
 	// Why is the first reason against a line that is not allowed.
 	Why string
-	// Git says where the line runs git; it is nil if it does not.
+	// Git says where the line runs git; nil if the line does not run git.
 	Git *Git
 }
 
@@ -43,8 +43,8 @@ type Verdict struct {
 type Command struct {
 	Text    string // as written
 	Allowed bool
-	Entry   string // the entry that allows it
-	Why     string // why it is not allowed
+	Entry   string // the entry that allows the command
+	Why     string // why the command is not allowed
 }
 
 // Judge reports whether the list allows the line. It never fails: a line that
@@ -70,7 +70,7 @@ func (l *List) Judge(line string) Verdict {
 	return v
 }
 
-// commentGoesOn matches what may be a comment that ends in a backslash.
+// commentGoesOn matches text that may be a comment that ends in a backslash.
 var commentGoesOn = regexp.MustCompile(`#[^\n]*\\\n`)
 
 // wordGoesOn matches a line continuation in the middle of a word, such as

@@ -78,7 +78,7 @@ func (j *judge) cases(c *syntax.CaseClause) {
 	}
 }
 
-// delimiter matches here-document ends that all parsers read alike. In a
+// delimiter matches here-document delimiters that all parsers read alike. In a
 // substitution, bash also accepts the E of "E)" as one.
 var delimiter = regexp.MustCompile(`^(\w+|'\w+'|"\w+"|\\\w+)$`)
 
@@ -93,7 +93,7 @@ func (j *judge) endsEarly(r *syntax.Redirect) bool {
 
 var digits = regexp.MustCompile(`^[0-9]+$`)
 
-// redirect allows redirections that read, join outputs, or discard output.
+// redirect allows redirections that read files, join outputs, or discard output.
 func (j *judge) redirect(r *syntax.Redirect) {
 	if r.N != nil && !digits.MatchString(r.N.Value) {
 		j.refuse("a redirection sets the variable %s", r.N.Value)
@@ -148,8 +148,8 @@ func harmlessName(name string) bool {
 	return harmless[name] || plainName.MatchString(name) && name != "histchars"
 }
 
-// harmlessValue reports whether a value is harmless too: a locale or a time
-// zone may be the path of a file.
+// harmlessValue reports whether the value is harmless too: a locale or a time zone may
+// also be the path of a file.
 func harmlessValue(name string, w word) bool {
 	if name != "LC_ALL" && name != "LANG" && name != "TZ" {
 		return true

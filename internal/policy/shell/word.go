@@ -10,7 +10,7 @@ import (
 type kind int
 
 const (
-	literal  kind = iota // all of it
+	literal  kind = iota // the whole word
 	filename             // expands to file names, none of which starts with a dash
 	dynamic              // nothing
 )
@@ -32,7 +32,7 @@ func (j *judge) word(w *syntax.Word) word {
 	switch {
 	case r.dynamic:
 		out.kind = dynamic
-	case out.text == "[" || out.text == "]": // the other name of test, and its end
+	case out.text == "[" || out.text == "]": // the command [, and its closing ]
 	case r.glob && r.dashFree:
 		out.kind = filename
 	case r.glob:

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// A wrapper is a program that runs the command in its arguments and has no
-// other relevant effect. It returns the words of that command, or none if there
-// is no command; the wrapper is then judged like any program.
+// A wrapper is a program that runs the command in its arguments and has no other
+// relevant effect. The function returns the words of that command. If it returns none,
+// the wrapper is judged like any other program.
 type wrapper func(args []word) (inner []word, why string)
 
 var wrappers map[string]wrapper
@@ -58,7 +58,7 @@ func valued(letters string, long ...string) wrapper {
 			if n == 0 || n > len(args) {
 				return nil, a.value + ": " + unknownOption
 			}
-			if args[n-1].kind != literal { // it may become several words, or none
+			if args[n-1].kind != literal { // the word may become several words, or none
 				return nil, args[n-1].text + " is known only when it runs, and may be the program too"
 			}
 			args = args[n:]
@@ -67,7 +67,8 @@ func valued(letters string, long ...string) wrapper {
 	}
 }
 
-// optionLength returns how many words the option takes, or 0 if it is unknown.
+// optionLength returns how many words an option takes together with its value, or 0 if
+// the option is unknown.
 func optionLength(arg, letters string, long []string) int {
 	for _, l := range long {
 		switch {
@@ -88,8 +89,7 @@ func optionLength(arg, letters string, long []string) int {
 	return 1
 }
 
-// env sets variables, of which only harmless ones are allowed, and runs a
-// program.
+// env sets variables and runs a program. Only harmless variables are allowed.
 func env(args []word) ([]word, string) {
 	for i, a := range args {
 		if a.kind != literal {
@@ -144,10 +144,10 @@ func command(args []word) ([]word, string) {
 	return plain()(args)
 }
 
-// xargs runs a program with arguments from its input.
+// xargs runs a program with arguments from standard input.
 func xargs(args []word) ([]word, string) {
 	flags := []string{"-0", "-r", "-t", "-x", "--null", "--no-run-if-empty", "--verbose", "--exit"}
-	var replaced []string // placeholders for its input
+	var replaced []string // texts that xargs replaces by its input
 	for {
 		before := len(args)
 		args = dropFlags(args, flags...)
@@ -191,8 +191,7 @@ func standIns(words []word, texts ...string) []word {
 	return out
 }
 
-// shellLine refuses shells other than bash -c, which may parse a line
-// differently.
+// shellLine accepts bash -c only, because other shells may parse a line differently.
 func shellLine(args []word) ([]word, string) {
 	if len(args) == 0 {
 		return nil, "a shell runs what it reads"
@@ -231,8 +230,8 @@ var execs = []string{"-exec", "-execdir", "-ok", "-okdir"}
 // namesFile matches an argument that cannot become an operator of find.
 var namesFile = regexp.MustCompile(`^[./~\w]`)
 
-// findExec returns the words up to the ; or + that ends them. The rest must not
-// run another command.
+// findExec returns the words up to the ; or + that ends the command. The remaining
+// arguments must not run another command.
 func findExec(args []word) ([]word, string) {
 	for i, a := range args {
 		if a.kind == literal && (a.value == ";" || a.value == "+") {

@@ -1,8 +1,8 @@
-// Package filter compiles the seccomp filters of the sandbox, of the egress
-// process and of confined programs, for each architecture, to code that
-// internal/guest/sandbox, internal/control/egress and internal/control/confine
-// embed (written by go test ./internal/policy/calls/filter -update). So nothing needs compiling when a
-// command starts. No program links this package.
+// Package filter compiles the seccomp filters of the sandbox, of the egress process and
+// of confined programs. go test ./internal/policy/calls/filter -update writes their code
+// for each architecture, and internal/guest/sandbox, internal/control/egress and
+// internal/control/confine embed it. So nothing needs compiling when a command starts.
+// No program links this package.
 package filter
 
 import (
@@ -19,27 +19,27 @@ import (
 // A Filter refuses system calls. A process with several filters must pass all.
 type Filter struct {
 	Name    string
-	Refused []string // with EPERM, regardless of arguments
-	Absent  []string // with ENOSYS, so that libraries use an older call
+	Refused []string // refused with EPERM, regardless of arguments
+	Absent  []string // refused with ENOSYS, so that libraries use an older call
 	Judged  []Judged
 }
 
-// Judged is a call that is decided by its arguments. The first matching test
-// counts; without a match, the rest of the filter decides.
+// Judged is a call that is allowed or refused by its arguments. The first matching test
+// counts; if none matches, the rest of the filter decides.
 type Judged struct {
 	Call  string
 	Tests []Test
 }
 
-// Test compares arguments. Only the low 32 bits are compared, since the kernel
-// ignores the others. All parts must match.
+// Test compares arguments. All parts must match. Only the low 32 bits are compared,
+// since the kernel ignores the high bits.
 type Test struct {
 	Parts  []Part
 	Refuse bool
 }
 
-// Part is one comparison: (argument & Mask) is one of Values or, without
-// Values, is not zero.
+// Part is one comparison: (argument & Mask) must be one of Values or, if Values is
+// empty, must not be zero.
 type Part struct {
 	Argument int
 	Mask     uint32
@@ -56,7 +56,7 @@ var Filters = []Filter{
 	{
 		Name:    "always",
 		Refused: calls.RefusedTo(calls.Sandbox),
-		Absent:  []string{"clone3"}, // its flags are in memory, where a filter cannot see them
+		Absent:  []string{"clone3"}, // the flags of clone3 are in memory, where a filter cannot see them
 		Judged: []Judged{
 			{"clone", []Test{{Parts: []Part{{0, calls.Namespaces, nil}}, Refuse: true}}},
 			{"unshare", []Test{{Parts: []Part{{0, calls.Namespaces | newTime, nil}}, Refuse: true}}},
@@ -86,11 +86,11 @@ var Filters = []Filter{
 		Refused: calls.RefusedTo(calls.Confined),
 		Absent:  []string{"clone3"},
 		Judged: []Judged{
-			// The program is started behind the filter, in a new PID namespace. It
-			// cannot create another, since it lacks the capability for that.
+			// The program is started after the filter is installed, in a new PID namespace. It
+			// cannot create another PID namespace, since it lacks the capability for that.
 			{"clone", []Test{{Parts: []Part{{0, calls.Namespaces &^ unix.CLONE_NEWPID, nil}}, Refuse: true}}},
 			{"ioctl", []Test{{Parts: []Part{{1, all, []uint32{unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCCONS}}}, Refuse: true}}},
-			// The program is started traced. Neither request reads or changes another
+			// The program is started traced. These requests do not read or change another
 			// process.
 			{"ptrace", []Test{{Parts: []Part{{0, all, []uint32{unix.PTRACE_TRACEME, unix.PTRACE_DETACH}}}}, {Refuse: true}}},
 			{"socketpair", []Test{{Parts: []Part{{0, all, []uint32{unix.AF_UNIX}}}}, {Refuse: true}}},
@@ -139,11 +139,11 @@ const (
 const (
 	numberAt       = 0
 	architectureAt = 4
-	argumentsAt    = 16 // eight bytes each, low half first
+	argumentsAt    = 16 // eight bytes for each argument, low half first
 )
 
-// Compile returns the code of a filter. A call that this architecture lacks is
-// skipped; one that no architecture has is an error.
+// Compile returns the code of a filter. It skips a call that this architecture lacks,
+// and returns an error for a call that no architecture has.
 func (f Filter) Compile(on *arch.Info) ([]bpf.RawInstruction, error) {
 	program := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: architectureAt, Size: 4},
@@ -200,9 +200,9 @@ func (f Filter) Compile(on *arch.Info) ([]bpf.RawInstruction, error) {
 	return bpf.Assemble(append(program, rest...))
 }
 
-// compile returns code that refuses the call if the test matches and says so,
-// continues with the list of refused calls if it matches otherwise, and falls
-// through if it does not match.
+// compile returns code for the test. If the test matches, the code refuses the call if
+// Refuse is set, and otherwise continues with the list of refused calls. If the test
+// does not match, the code falls through.
 func (t Test) compile() []bpf.Instruction {
 	verdict := bpf.Instruction(bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW})
 	if t.Refuse {
