@@ -1,15 +1,15 @@
-// Package environment defines environment.json, the description of a machine:
-// its format, validation and meaning.
+// Package environment defines environment.json, the description of a machine: its
+// format, validation and meaning.
 //
-// Parsing is lenient, because people write the file by hand in repositories
-// that Aloft does not own. An unknown key is a warning. An invalid key is an
-// error and is ignored; the other keys count. An invalid key that restricts
-// something, such as mcpServerAllowlist, allows nothing. So [Parse] always
-// returns a usable environment, and its findings say which parts of the file
-// have no effect. Comments, trailing commas and a byte order mark are accepted.
+// Parsing is lenient, because people write the file by hand in repositories that Aloft
+// does not own. An unknown key causes a warning. An invalid key causes an error and is
+// ignored; the other keys count. An invalid key that restricts something, such as
+// mcpServerAllowlist, allows nothing. So [Parse] always returns a usable environment,
+// and its findings say which parts of the file have no effect. Comments, trailing commas
+// and a byte order mark are accepted.
 //
-// The table in keys.go is the single source of the JSON schema, the table of
-// keys in the guide, and the parser. The package does no I/O.
+// The JSON schema, the table of keys in the guide, and the parser are all derived from
+// the table in keys.go. The package does no I/O.
 package environment
 
 import (
@@ -29,11 +29,12 @@ const MaxSize = 1 << 20
 // existing one is read.
 var Files = []string{".aloft/environment.json", ".cursor/environment.json"}
 
-// FromSettings is the value of snapshot that means the snapshot which is stored
-// for the environment.
+// FromSettings is the value of snapshot that selects the snapshot stored for the
+// environment.
 const FromSettings = "POPULATED_FROM_SETTINGS"
 
-// DefaultUser is the user that works in a machine of the default base image.
+// DefaultUser is the user of the agent's processes in a machine of the default base
+// image.
 const DefaultUser = "ubuntu"
 
 // Environment is a parsed file. The zero value is the environment of a
@@ -97,7 +98,7 @@ type MCPServer struct {
 	ToolAllowlist []string `json:"toolAllowlist,omitzero"`
 }
 
-// EgressMode says how to combine the file's domains with the domains of the
+// EgressMode determines how the file's domains are combined with the domains of the
 // settings.
 type EgressMode string
 
@@ -109,7 +110,7 @@ const (
 	EgressSettingsOnly        EgressMode = "network_settings_only"
 )
 
-// Base is the kind of starting point of an environment.
+// Base is the kind of base on which an environment's machines are built.
 type Base string
 
 // The kinds of bases, in order of precedence.
@@ -133,16 +134,16 @@ func (e Environment) Base() Base {
 	return BaseDefault
 }
 
-// WithoutSnapshot returns the environment to fall back to if its snapshot is
-// unknown or has expired.
+// WithoutSnapshot returns the environment without its snapshot, for use if the snapshot
+// is unknown or has expired.
 func (e Environment) WithoutSnapshot() Environment {
 	e.Snapshot = ""
 	return e
 }
 
-// MaySave reports whether the agent may save a new snapshot. The file decides;
-// the default is yes with a snapshot or the default base. With any other base
-// it is always no.
+// MaySave reports whether the agent may save a new snapshot. With a snapshot or the
+// default base, the file decides, and the default is yes. With any other base the answer
+// is always no.
 func (e Environment) MaySave() bool {
 	switch e.Base() {
 	case BaseSnapshot, BaseDefault:
@@ -156,8 +157,8 @@ func (e Environment) MaySave() bool {
 // second, Puppeteer the third.
 var BrowserVariables = []string{"CHROME_EXECUTABLE_PATH", "CHROME_PATH", "PUPPETEER_EXECUTABLE_PATH"}
 
-// Variables returns the environment variables of the machine's processes: those
-// of the file and, unless it sets them, [BrowserVariables].
+// Variables returns the environment variables of the machine's processes: those of the
+// file and, unless the file sets them, [BrowserVariables].
 func (e Environment) Variables() map[string]string {
 	all := map[string]string{}
 	if e.ChromeExecutablePath != "" {

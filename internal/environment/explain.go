@@ -13,8 +13,8 @@ type Line struct {
 	Says string `json:"says"`
 }
 
-// Explain says what an environment means, in the order in which it takes
-// effect. Each text is sanitized and on one line.
+// Explain says what an environment means, in the order in which its parts take effect.
+// Each text is sanitized and on one line.
 func (e Environment) Explain() []Line {
 	var lines []Line
 	add := func(what, format string, args ...any) {

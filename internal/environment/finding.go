@@ -13,7 +13,7 @@ type Severity string
 
 // The severities.
 const (
-	Warning Severity = "warning" // it has an effect, but perhaps not the intended one
+	Warning Severity = "warning" // the value has an effect, but perhaps not the intended one
 	Error   Severity = "error"   // the value has no effect
 )
 
@@ -42,8 +42,8 @@ func (f Finding) String() string {
 	return s
 }
 
-// Linked returns the finding for a file, or its folder, that is a symbolic
-// link: links in repositories are not followed.
+// Linked returns the finding for a file that is a symbolic link or whose folder is one:
+// links in repositories are not followed.
 func Linked(file string) Finding {
 	return Finding{
 		File: file, Line: 1, Column: 1, Severity: Error,
@@ -74,7 +74,7 @@ type decoder struct {
 	file      string
 	text      string
 	lines     []int               // offsets of line starts
-	positions map[string]position // locations in the file by key path of the environment
+	positions map[string]position // locations in the file, by key path in the environment
 	findings  Findings
 }
 
@@ -119,16 +119,15 @@ func (d *decoder) index(text string) {
 	}
 }
 
-// clean makes text from a file safe to show on one line, with at most most
-// runes.
-func clean(s string, most int) string {
+// clean makes text from a file safe to show on one line, with at most limit runes.
+func clean(s string, limit int) string {
 	var b strings.Builder
 	n := 0
 	for _, r := range s {
 		if unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) {
 			r = ' '
 		}
-		if n++; n > most {
+		if n++; n > limit {
 			b.WriteRune('…')
 			break
 		}

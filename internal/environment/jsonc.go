@@ -34,8 +34,8 @@ type syntaxError struct {
 
 func (e *syntaxError) Error() string { return e.message }
 
-// reader parses JSON with comments and trailing commas. It is a parser of our
-// own because every error needs a position and a suggestion.
+// reader parses JSON with comments and trailing commas. Existing parsers do not suffice
+// because every error needs a position and a suggestion.
 type reader struct {
 	text  string
 	pos   int
@@ -130,7 +130,7 @@ func (r *reader) read() node {
 		return node{word == "true", start}
 	case word == "null":
 		return node{nil, start}
-	case json.Valid([]byte(word)): // only a number is left
+	case json.Valid([]byte(word)): // the word can only be a number
 		return node{json.Number(word), start}
 	case r.isAt('\''):
 		r.fail(start, "put text in double quotes: \"…\"", "text in single quotes")
@@ -150,8 +150,8 @@ func (r *reader) word() string {
 	return strings.ToValidUTF8(r.text[start:r.pos], "")
 }
 
-// next skips the comma between two values, and reports whether there is another
-// value before the end. It also skips the end.
+// next skips the comma between two values, and reports whether another value follows
+// before end. It also skips end.
 func (r *reader) next(open int, end byte, first bool) bool {
 	r.skip()
 	comma := false

@@ -9,8 +9,8 @@ import (
 	"aloft/internal/policy"
 )
 
-// Limits on a file. They are far above any real file, and keep the cost of a
-// hostile one low.
+// Limits on a file. They are far above any real file, and keep the cost of a hostile
+// file low.
 const (
 	maxCommand   = 256 << 10 // bytes of install, start or a terminal's command
 	maxLine      = 4 << 10   // bytes of a one-line value
@@ -114,8 +114,8 @@ func checkSnapshot(s string) *complaint {
 	return nil
 }
 
-// checkRepository accepts host/path and URLs. Its complaints do not repeat a
-// URL that may contain a password.
+// checkRepository accepts host/path and URLs. Its complaints do not repeat a URL, which
+// may contain a password.
 func checkRepository(s string) *complaint {
 	wrong := &complaint{"not a repository", `write it as "github.com/org/repo" or as an https URL`}
 	rest := s

@@ -14,8 +14,8 @@ type Key struct {
 	Example string // an example value in JSON
 	Keys    []Key  // keys of the object, if the value or its items are objects
 	shape   shape
-	// closed replaces an invalid value; if it is nil, the key is ignored. Keys
-	// that restrict something have it, so that a mistake does not lift the
+	// closed replaces an invalid value; if it is nil, an invalid key is ignored. Keys that
+	// restrict something have a closed value, so that a mistake does not lift the
 	// restriction.
 	closed *closed
 }
@@ -23,17 +23,17 @@ type Key struct {
 // closed is the most restrictive value of a key.
 type closed struct {
 	value any
-	means string // follows "so" in the finding
+	means string // follows "so" in the finding's message
 }
 
-// Type returns the type of the value for people.
+// Type describes the type of the value for people.
 func (k Key) Type() string { return k.shape.describe() }
 
 // object is an object with known keys. Unknown keys cause a warning.
 type object struct {
 	what   string
 	keys   []Key
-	either []string // exactly one of these is required
+	either []string // exactly one of these keys is required
 }
 
 func (o object) describe() string { return o.what }
@@ -87,7 +87,7 @@ func (o object) read(d *decoder, key string, n node) (any, bool) {
 		}
 		seen[m.key] = true
 		if m.value.value == nil {
-			continue // as good as absent
+			continue // treated as absent
 		}
 		v, ok := o.keys[i].shape.read(d, at, m.value)
 		if c := o.keys[i].closed; !ok && c != nil {
@@ -104,8 +104,7 @@ func (o object) read(d *decoder, key string, n node) (any, bool) {
 	return values, o.complete(d, key, n.offset, seen, values)
 }
 
-// complete reports whether exactly one of the keys that exclude each other is
-// there.
+// complete reports whether exactly one of the mutually exclusive keys is present.
 func (o object) complete(d *decoder, key string, at int, seen map[string]bool, values map[string]any) bool {
 	if len(o.either) == 0 {
 		return true
@@ -140,7 +139,7 @@ var others = map[string]string{
 	"forwardports": `"ports"`, "remoteuser": `"user"`, "containeruser": `"user"`, "commands": `"terminals"`, "cmd": `"command"`, "script": `"command"`,
 }
 
-// suggest returns the key to write instead of an unknown one.
+// suggest returns the known key that was probably meant by an unknown one.
 func (o object) suggest(key string) string {
 	lower := strings.ToLower(key)
 	for _, k := range o.keys {
@@ -154,8 +153,8 @@ func (o object) suggest(key string) string {
 	return "remove it"
 }
 
-// isSimilar reports whether a and b differ by one typing error: a letter added,
-// removed or replaced, or two letters swapped. Short words are never similar.
+// isSimilar reports whether a and b differ by one typing error: a letter added, removed
+// or replaced, or two letters swapped. Short words are never similar.
 func isSimilar(a, b string) bool {
 	if len(a) < 4 || len(b) > 64 || max(len(a), len(b))-min(len(a), len(b)) > 1 {
 		return false

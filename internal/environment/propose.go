@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Known holds the files of a project for which to propose an environment. All
-// of it is untrusted.
+// Known holds the data from which an environment is proposed for a project. All of it is
+// untrusted.
 type Known struct {
 	Snapshot string            // snapshot to start from; "" for none
-	Files    map[string][]byte // files of the root listed in [ProposeFiles]; nil content if too large
+	Files    map[string][]byte // files of the root that are listed in [ProposeFiles]; a file that is too large has nil content
 	Typed    []string          // commands that a person typed in the machine's shells
 }
 
@@ -29,8 +29,8 @@ var ProposeFiles = []string{
 	"configure.ac", "Makefile", "CMakeLists.txt",
 }
 
-// installs are the install commands of kinds of projects, by the file that
-// identifies the kind. Only the first existing file of a group counts.
+// installs are the install commands of kinds of projects, by the file that identifies
+// the kind. Only the first existing file of a group counts.
 var installs = [][]struct{ file, command string }{
 	{{"pnpm-lock.yaml", "pnpm install --frozen-lockfile"}, {"yarn.lock", "yarn install --frozen-lockfile"}, {"bun.lock", "bun install --frozen-lockfile"},
 		{"bun.lockb", "bun install --frozen-lockfile"}, {"package-lock.json", "npm ci"}, {"package.json", "npm install --no-package-lock"}},
@@ -51,8 +51,8 @@ var native = []struct{ file, command string }{
 	{"configure", "./configure"}, {"configure.ac", "autoreconf -i && ./configure"}, {"CMakeLists.txt", "cmake -B build"},
 }
 
-// Patterns of commands worth repeating after a switch of branches: those that
-// install dependencies with a package manager or a script of the project.
+// Patterns of commands that are worth repeating after a switch of branches: commands
+// that install dependencies with a package manager or a script of the project.
 var (
 	dependencyLine = regexp.MustCompile(`^(npm (ci|install|i)|pnpm (install|i)|yarn( install)?|bun install|go (mod download|build|install)|cargo (fetch|build)|` +
 		`uv sync|poetry install|(python3? -m )?pip3? install .*(-r |-e |\.)|bundle install|bundle|composer install|mix deps\.get|mvn|(\./)?gradlew?|\./configure|` +
@@ -61,8 +61,8 @@ var (
 	target    = regexp.MustCompile(`(?m)^(deps|dependencies|bootstrap|setup|install-deps):`)
 )
 
-// maxLines is the maximum number of typed commands that are proposed, and
-// maxTyped the maximum size of one.
+// maxLines is the maximum number of typed commands in a proposal, and maxTyped the
+// maximum size of a typed command.
 const (
 	maxLines = 20
 	maxTyped = 500 // bytes

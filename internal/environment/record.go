@@ -7,30 +7,30 @@ import (
 	"time"
 )
 
-// Record is one attempt to build an environment; the REST API calls it a build.
-// Its ID is that of the resulting layer.
+// Record is one attempt to build an environment; the REST API calls it a build. Its ID
+// is also the id of the resulting layer.
 type Record struct {
 	ID            string   `json:"id"` // bld-YYYYMMDD-<uuid>
 	EnvironmentID string   `json:"environmentId"`
 	Status        Status   `json:"status"`
 	Trigger       Trigger  `json:"trigger"`
 	FailureType   Failure  `json:"failureType,omitempty"`
-	Message       string   `json:"message,omitempty"` // why it failed or was skipped, for people
+	Message       string   `json:"message,omitempty"` // why the build failed or was skipped, for people
 	ExitCode      *int     `json:"exitCode,omitempty"`
-	Image         string   `json:"image,omitempty"` // name as used by machines
-	Base          string   `json:"base,omitempty"`  // snapshot on top of the image that the build started from
+	Image         string   `json:"image,omitempty"` // name of the image, as used by machines
+	Base          string   `json:"base,omitempty"`  // snapshot on top of the image from which the build started
 	Commits       []Commit `json:"commits,omitempty"`
 	Digest        string   `json:"digest,omitempty"` // [Environment.BuildDigest] of the build
 	Inputs        string   `json:"inputs,omitempty"` // digest of the files that install may read
 	MachineID     string   `json:"machineId,omitempty"`
-	UserID        int64    `json:"userId,omitempty"` // user for whom it was made
-	// User and Env are those of the environment, for visitors of a failed
-	// build's machine.
+	UserID        int64    `json:"userId,omitempty"` // user for whom the build was made
+	// User and Env are those of the environment. They are used if a person visits the
+	// machine of a failed build.
 	User      string            `json:"user,omitempty"`
 	Env       map[string]string `json:"env,omitempty"`
 	CreatedAt time.Time         `json:"createdAt"`
-	CheckedAt time.Time         `json:"checkedAt"`       // when it was last found to be up to date
-	UsedAt    time.Time         `json:"usedAt,omitzero"` // roughly when a machine last started from it
+	CheckedAt time.Time         `json:"checkedAt"`       // when the build was last found to be up to date
+	UsedAt    time.Time         `json:"usedAt,omitzero"` // approximately when a machine last started from the build
 	EndedAt   *time.Time        `json:"endedAt,omitempty"`
 }
 
@@ -49,7 +49,7 @@ const (
 	Succeeded  Status = "SUCCEEDED"
 	Failed     Status = "FAILED"
 	Cancelled  Status = "CANCELLED"
-	Skipped    Status = "SKIPPED" // nothing had changed
+	Skipped    Status = "SKIPPED" // nothing had changed since the last build
 )
 
 // Trigger is the reason for a build.
@@ -80,9 +80,8 @@ func (r Record) URLs() (urls []string) {
 	return urls
 }
 
-// OfRepository returns the id under which builds of a repository's own
-// environment file are recorded. With several URLs, it is the id for their
-// combination.
+// OfRepository returns the id under which builds of a repository's own environment file
+// are recorded. For several URLs, the id stands for their combination.
 func OfRepository(urls ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(urls, "\n")))
 	return "env-" + hex.EncodeToString(sum[:16])

@@ -14,17 +14,17 @@ type Saved struct {
 	Team      bool      `json:"team"`   // belongs to the team, not only to the user
 	UserID    int64     `json:"userId"` // its author
 	Name      string    `json:"name"`
-	Repos     []string  `json:"repos"` // URLs
+	Repos     []string  `json:"repos"` // URLs of the repositories
 	Text      string    `json:"text"`  // in the format of environment.json
 	VersionID string    `json:"versionId"`
 	CreatedAt time.Time `json:"createdAt"`
 	UpdatedAt time.Time `json:"updatedAt"`
-	// Script means that an agent has set install, which then also applies if the
-	// repository's own file has no install.
+	// Script means that an agent has set install. Then install also applies to a repository
+	// whose own file has no install.
 	Script bool `json:"script,omitempty"`
 }
 
-// Version is a former content of an environment.
+// Version is a previous content of an environment.
 type Version struct {
 	ID        string    `json:"id"`
 	Text      string    `json:"text"`
@@ -35,8 +35,8 @@ type Version struct {
 // NewID returns a new id of a saved environment, env-<uuid>.
 func NewID() string { return "env-" + uuid.NewString() }
 
-// IsSavedID reports whether an id is that of a saved environment, and not that
-// of a repository's own file.
+// IsSavedID reports whether id identifies a saved environment, rather than a
+// repository's own file.
 func IsSavedID(id string) bool {
 	rest, ok := strings.CutPrefix(id, "env-")
 	_, err := uuid.Parse(rest)
@@ -56,8 +56,7 @@ func (s Saved) For(repoURL string) bool {
 	return false
 }
 
-// repositoryName returns a name that is the same for all forms of a
-// repository's URL.
+// repositoryName returns a name that all forms of a repository's URL share.
 func repositoryName(url string) string {
 	if _, rest, ok := strings.Cut(url, "://"); ok {
 		url = rest

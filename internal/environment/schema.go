@@ -2,8 +2,8 @@ package environment
 
 import "encoding/json"
 
-// Schema returns the JSON schema of the file, for editors, with a final line
-// break. It allows what [Parse] accepts without a warning.
+// Schema returns the JSON schema of the file, for editors, with a final line break. The
+// schema allows a file if [Parse] accepts it without a warning.
 func Schema() []byte {
 	s := topLevel.schema()
 	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"

@@ -11,9 +11,9 @@ import (
 // MaxScript is the maximum size of an update script in bytes.
 const MaxScript = 64 << 10
 
-// WithInstall returns the text of an environment.json with install replaced.
-// Everything else, including comments, stays unchanged. An empty text counts as
-// an empty file.
+// WithInstall returns the text of an environment.json with install replaced. The rest of
+// the text, including comments, stays unchanged. An empty text counts as an empty
+// object.
 func WithInstall(text, install string) (string, error) { return withKey(text, "install", install) }
 
 // WithSnapshot is like WithInstall for the key snapshot.

@@ -13,8 +13,8 @@ type position struct {
 	offset int
 }
 
-// recordPosition records the location of a list's item, whose index changes when lists
-// are flattened or items are left out.
+// recordPosition records the location of a list's item. The item's index changes when
+// lists are flattened or items are left out.
 func (d *decoder) recordPosition(at string, index int, list string, offset int) {
 	if strings.Contains(list, ".") {
 		return // the locations are not needed
@@ -84,8 +84,8 @@ func (d *decoder) validate(e *Environment, dir string) {
 	d.settleEgress(e)
 }
 
-// settleEgress gives an allow list without a mode the effect that its name
-// suggests, and warns about a list that has no effect in its mode.
+// settleEgress sets the mode of an allow list without a mode so that only the listed
+// hosts are reachable, and warns about a list that its mode ignores.
 func (d *decoder) settleEgress(e *Environment) {
 	m, there := d.positions["egressAllowlist"]
 	if !there {
@@ -135,7 +135,7 @@ func (d *decoder) settleBase(e *Environment, dir string) {
 	}
 }
 
-// pathInside resolves a path relative to the file's folder, and rejects one that
+// pathInside resolves a path relative to the file's folder, and rejects a path that
 // leaves the repository.
 func (d *decoder) pathInside(at position, key, dir, p string) (string, bool) {
 	if strings.HasPrefix(p, "/") || strings.Contains(p, `\`) {

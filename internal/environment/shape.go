@@ -9,9 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// shape is the type of a key's value. read returns the value in the file's
-// canonical form, or false if there is none. It reports everything that it
-// drops.
+// shape is the type of a key's value. read returns the value in the file's canonical
+// form, or false if there is none. It reports all parts that it drops.
 type shape interface {
 	describe() string
 	schema() map[string]any
@@ -21,11 +20,11 @@ type shape interface {
 // complaint is a problem with a value, and a suggestion.
 type complaint struct{ message, instead string }
 
-// text is a string. A complaint of check is an error.
+// text is a string. If check returns a complaint, that is an error.
 type text struct {
 	what  string // the name of the value with an article; defaults to "text"
 	max   int    // bytes
-	empty bool   // may be empty, which counts as missing
+	empty bool   // the text may be empty, which counts as missing
 	check func(s string) *complaint
 }
 
@@ -115,7 +114,7 @@ func (b boolean) read(d *decoder, key string, n node) (any, bool) {
 type list struct {
 	of      shape
 	max     int
-	flatten bool // nested lists count as their items
+	flatten bool // nested lists are replaced by their items
 }
 
 func (l list) describe() string { return "list of " + l.of.describe() }
@@ -162,7 +161,8 @@ func (l list) read(d *decoder, key string, n node) (any, bool) {
 	return items, true
 }
 
-// either is an object, or a short form that gives the value of one of its keys.
+// either is an object, or a short form that contains only the value of one of the
+// object's keys.
 type either struct {
 	short shape
 	key   string

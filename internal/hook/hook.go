@@ -1,6 +1,6 @@
-// Package hook has the nouns for hooks, the scripts that run in a machine before
-// and after what an agent does: the events, the input and the outcome. The control
-// plane asks for the hooks of an event, and the machine runs them.
+// Package hook defines the types for hooks, the scripts that run in a machine before and
+// after an agent's actions: events, inputs and outcomes. The control plane requests the
+// hooks of an event, and the machine runs them.
 package hook
 
 import (
@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// An Event is something that hooks can be run for.
+// An Event is an occurrence for which hooks can be run.
 type Event string
 
 // The events, with their names in hooks.json.
@@ -70,22 +70,22 @@ type Input struct {
 	// receives. They are encoded as a JSON object.
 	Fields  map[string]any
 	OfShell bool   // the machine adds the shell's working directory
-	Shell   string // which shell; "" is the agent's
+	Shell   string // name of the shell; "" is the agent's
 }
 
 // A Call is a request to run the hooks for some events.
 type Call struct {
 	Events    []Input
-	LoopCount int // how often in a row a hook has made the agent continue
-	// Transcript is the part of the transcript from byte TranscriptAt on, which
-	// the machine lacks.
+	LoopCount int // how many times in a row a hook has made the agent continue
+	// Transcript is the part of the transcript that the machine lacks. It starts at byte
+	// TranscriptAt.
 	Transcript   []byte
 	TranscriptAt int64
 }
 
-// An Outcome is the combined result of hooks. It comes from the machine, so the
-// control plane lets it deny a call or comment on it, and checks a changed call
-// again.
+// An Outcome is the combined result of hooks. It comes from the machine, which is not
+// trusted: the control plane lets it deny a call or comment on it, and checks a changed
+// call again.
 type Outcome struct {
 	Permission        Permission        `json:"permission,omitempty"`
 	UserMessage       string            `json:"userMessage,omitempty"`
@@ -98,20 +98,20 @@ type Outcome struct {
 	Env               map[string]string `json:"env,omitempty"` // set by sessionStart hooks
 	Ran               []Ran             `json:"ran,omitempty"`
 
-	// What the machine reports besides; not part of the hooks' own result.
+	// Additional reports of the machine, which are not part of the hooks' own result.
 	Present    []Event  `json:"-"` // the events that have hooks
-	Warnings   []string `json:"-"` // what could not be parsed, each with its file
-	Transcript int64    `json:"-"` // how many bytes of the transcript the machine has
+	Warnings   []string `json:"-"` // parts of files that could not be parsed, each with its file
+	Transcript int64    `json:"-"` // how many bytes of the transcript the machine already has
 }
 
 // Ran describes the run of one hook.
 type Ran struct {
 	Command string        `json:"command"`
 	File    string        `json:"file"`
-	Exit    int           `json:"exit"` // exit code; -1 if it did not run or was killed
+	Exit    int           `json:"exit"` // exit code; -1 if the hook did not run or was killed
 	Took    time.Duration `json:"nanoseconds"`
-	Failure string        `json:"failure,omitempty"` // why it failed; "" if it did not
-	Stderr  string        `json:"stderr,omitempty"`  // the end of its stderr
+	Failure string        `json:"failure,omitempty"` // why the hook failed; "" if it succeeded
+	Stderr  string        `json:"stderr,omitempty"`  // the last part of the hook's stderr
 }
 
 // Join combines o with a later outcome: the stricter permission, all messages,

@@ -16,8 +16,8 @@ const (
 	pollEvery  = 2 * time.Second
 	pollWithin = 15 * time.Second // timeout of a list request or an action
 	pageSize   = 100              // the API's largest page size
-	mostAgents = 1000             // most agents listed without a search
-	batchSize  = 500              // most events drawn at once
+	mostAgents = 1000             // maximum number of agents listed without a search
+	batchSize  = 500              // maximum number of events drawn at once
 )
 
 // Messages from commands to Update.
@@ -26,7 +26,7 @@ type (
 		again     bool // schedule another poll
 		client    Client
 		agents    []client.Agent
-		found     []client.Agent // results of the search foundFor
+		found     []client.Agent // results of the search for foundFor
 		foundFor  string
 		questions []client.Approval
 		err       error
@@ -89,18 +89,18 @@ func (m *Model) poll(again bool) tea.Cmd {
 	}
 }
 
-// list fetches at most the given number of agents that match words: first those
-// that wait for an answer, then the newest.
-func list(ctx context.Context, c Client, most int, words string) ([]client.Agent, error) {
+// list fetches at most limit agents that match words: first those that wait for an
+// answer, then the newest.
+func list(ctx context.Context, c Client, limit int, words string) ([]client.Agent, error) {
 	var all []client.Agent
 	seen := map[string]bool{}
-	for cursor := ""; len(all) < most; {
+	for cursor := ""; len(all) < limit; {
 		page, err := c.FindAgents(ctx, pageSize, cursor, client.AgentFilter{Search: words, AsksFirst: true})
 		if err != nil {
 			return nil, err
 		}
 		for _, a := range page.Items {
-			if !seen[a.ID] { // an agent answered between two pages is returned twice
+			if !seen[a.ID] { // an agent that was answered between two pages is returned twice
 				seen[a.ID] = true
 				all = append(all, a)
 			}

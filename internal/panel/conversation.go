@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	keptLines  = 20_000   // newest lines of a conversation that are kept
+	keptLines  = 20_000   // maximum number of lines of a conversation that are kept, the newest
 	longLine   = 64 << 10 // bytes after which an unfinished line is broken
 	transcript = 400      // width in runes at which the transcript cuts call summaries
 )
@@ -25,7 +25,7 @@ type conversation struct {
 	hasEvents   bool         // an event has arrived
 	feedProblem *cli.Problem // why the feed ended
 
-	screen *bytes.Buffer // output of t not yet in lines
+	screen *bytes.Buffer // output of t that is not in lines yet
 	t      *cli.Transcript
 	lines  []string // complete lines of output
 	tail   string
@@ -146,7 +146,7 @@ func (m *Model) onConversation(key string) tea.Cmd {
 	return nil
 }
 
-// onAgent handles the keys that act on an agent, in the list and in a conversation.
+// onAgent handles keys that act on an agent, both in the list and in a conversation.
 func (m *Model) onAgent(key string) tea.Cmd {
 	a := m.current()
 	if a == nil || m.client == nil {

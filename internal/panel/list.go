@@ -16,12 +16,12 @@ import (
 // failureFresh is how long a failed run is counted in the panel's title.
 const failureFresh = 24 * time.Hour
 
-// looks maps standings to colors.
+// looks maps list statuses to colors.
 var looks = map[client.ListStatus]cli.Style{
 	client.AsksYou: cli.Yellow, client.Paused: cli.Yellow, client.Starting: cli.Cyan, client.Working: cli.Cyan, client.HasFinished: cli.Green, client.HasFailed: cli.Red, client.HasExpired: cli.Red,
 }
 
-// agentStatus returns an agent's standing and its color.
+// agentStatus returns an agent's list status and its color.
 func agentStatus(a client.Agent) (string, cli.Style) {
 	s := a.ListStatus()
 	if look, ok := looks[s]; ok {
@@ -94,7 +94,7 @@ func (m *Model) onList(key string) tea.Cmd {
 	case "pgdown", "space":
 		m.choose(m.room())
 	case "home", "g":
-		m.choose(-len(m.agents)) // at least as far as the top
+		m.choose(-len(m.agents)) // far enough to reach the top
 	case "end", "G":
 		m.choose(len(m.agents))
 	case "/":
@@ -144,7 +144,7 @@ func (m *Model) listLines(high int) []string {
 	rows := max(high-1, 1)
 	at := m.selectedIndex()
 	m.top = max(min(m.top, at, len(listed)-rows), at-rows+1, 0)
-	rest := m.wide - 2 - 11 - 2 - 2 - 11 // minus the mark, the status, the gaps and the age
+	rest := m.wide - 2 - 11 - 2 - 2 - 11 // the width minus the mark, the status, the gaps and the age
 	name := max(rest*2/5, 8)
 	doing := max(rest-name, 0)
 	out := []string{m.paint.Style(cli.Dim, "  "+fit("STATUS", 11)+fit("NAME", name)+"  "+fit("DOING", doing)+"  CREATED")}
@@ -160,7 +160,7 @@ func (m *Model) listLines(high int) []string {
 	return out
 }
 
-// activity returns what an agent is doing or asking.
+// activity returns the agent's current activity or question.
 func (m *Model) activity(a client.Agent) string {
 	if q := m.asks(a.ID); q != nil {
 		return requestSummary(*q)
@@ -168,8 +168,8 @@ func (m *Model) activity(a client.Agent) string {
 	return a.Doing
 }
 
-// requestSummary returns a request on one line. It is only the tool's name if the team hides
-// summaries in lists.
+// requestSummary returns a request on one line. If the team hides summaries in lists, it
+// returns only the tool's name.
 func requestSummary(q client.Approval) string {
 	if q.Hidden {
 		return q.Tool

@@ -19,7 +19,7 @@ const (
 	questionPage
 )
 
-// page is a scrollable text over the list or a conversation.
+// page is a scrollable text shown over the list or a conversation.
 type page struct {
 	kind     pageKind
 	agentID  string

@@ -3,10 +3,10 @@
 // handles messages without side effects, [Model.View] draws the model, and the commands
 // in commands.go make the requests to the server.
 //
-// The line editor is its own, because the text input of package bubbles turns pasted
-// line breaks into spaces, and its text area needs several rows of the screen.
+// The package has its own line editor, because the text input of package bubbles turns
+// pasted line breaks into spaces, and its text area needs several rows of the screen.
 //
-// Text from a server, a model or a machine is cleaned as it is received: see package
+// Text from a server, a model or a machine is cleaned when it is received: see package
 // cli.
 package panel
 
@@ -25,7 +25,7 @@ import (
 	"aloft/internal/client"
 )
 
-// Reader has the panel's read requests.
+// Reader makes the panel's read requests.
 type Reader interface {
 	FindAgents(ctx context.Context, limit int, cursor string, f client.AgentFilter) (client.AgentPage, error)
 	Approvals(ctx context.Context) ([]client.Approval, error)
@@ -34,7 +34,7 @@ type Reader interface {
 	Diff(ctx context.Context, agentID string) (client.Diff, error)
 }
 
-// Steerer has the panel's requests that control agents.
+// Steerer makes the panel's requests that control agents.
 type Steerer interface {
 	CreateRun(ctx context.Context, agentID string, p client.Prompt, key string) (client.Run, error)
 	AnswerApproval(ctx context.Context, agentID, id string, in client.Answer) error
@@ -43,7 +43,8 @@ type Steerer interface {
 	Resume(ctx context.Context, agentID string) error
 }
 
-// Maker has the panel's requests that create, queue work for, and archive agents.
+// Maker makes the panel's requests that create agents, queue work for them, and archive
+// them.
 type Maker interface {
 	CreateAgent(ctx context.Context, in client.NewAgent, key string) (client.Agent, client.Run, error)
 	QueuePrompt(ctx context.Context, agentID string, p client.Prompt, key string) (client.Queued, error)
@@ -100,8 +101,8 @@ type Model struct {
 	page   *page            // open page, over the list or the conversation
 	typed  *line            // active text input
 	sure   *act             // action waiting for confirmation
-	drafts map[string]draft // by agent id; "" for a new agent
-	asked  draft            // draft of the last new agent, with its repository
+	drafts map[string]draft // drafts by agent id; "" for a new agent
+	asked  draft            // draft for the last new agent, with its repository
 
 	notice string // result of the last action
 	bad    bool   // the last action failed
@@ -222,7 +223,7 @@ func (m *Model) asks(agentID string) *client.Approval {
 	return nil
 }
 
-// current returns the agent that keys act on, or nil.
+// current returns the agent on which keys act, or nil.
 func (m *Model) current() *client.Agent {
 	if m.open == nil {
 		listed := m.listed()

@@ -10,8 +10,8 @@ import (
 	"aloft/internal/client"
 )
 
-// askRepo asks for a new agent's repository, which defaults to that of the selected
-// agent, and then for its task.
+// askRepo asks for a new agent's repository, and then for its task. The default is the
+// repository of the selected agent.
 func (m *Model) askRepo() {
 	if m.client == nil {
 		return

@@ -34,7 +34,8 @@ func (m *Model) View() tea.View {
 	return v
 }
 
-// Lines returns the lines of the screen: exactly its height, and none wider than it.
+// Lines returns the lines of the screen: as many as the screen is high, and none wider
+// than the screen.
 func (m *Model) Lines() []string {
 	if m.wide < leastWide || m.high < leastHigh {
 		return []string{cutTo("The window is too small.", m.wide)}
@@ -91,7 +92,7 @@ func (m *Model) hints() string {
 	hint := func(pairs ...string) string {
 		var parts []string
 		used := 0
-		for i := 0; i+1 < len(pairs); i += 2 { // only hints that fit
+		for i := 0; i+1 < len(pairs); i += 2 { // show only hints that fit
 			if used += width(pairs[i]+" "+pairs[i+1]) + 2; used > m.wide+2 {
 				break
 			}
@@ -151,7 +152,7 @@ func clean(s string) string { return cli.Line(s, 0) }
 // tabbed replaces tabs in s, which must be clean, by spaces.
 func tabbed(s string) string { return strings.ReplaceAll(s, "\t", "    ") }
 
-// width returns the number of columns that s takes.
+// width returns the number of columns that s occupies.
 func width(s string) int { return ansi.StringWidth(s) }
 
 // cutTo truncates s to wide columns.

@@ -21,9 +21,9 @@ type Mode string
 
 // The modes, from the least to the most restrictive.
 const (
-	AllowAll Mode = "allow_all" // all that are not denied
-	List     Mode = "list"      // only those that are allowed
-	None     Mode = "none"      // connections that are not denied
+	AllowAll Mode = "allow_all" // connections that are not denied
+	List     Mode = "list"      // connections that are allowed
+	None     Mode = "none"      // no connections
 )
 
 // Network is a policy in its written form. Each entry of Allow and Deny is a domain

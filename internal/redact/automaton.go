@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// automaton is an Aho–Corasick automaton: a trie of all patterns in which each
-// state knows where to continue on a mismatch. A Wu–Manber shift table in front
-// of it skips several bytes at a time where no pattern can start.
+// automaton is an Aho–Corasick automaton: a trie of all patterns in which each state has
+// a failure link for mismatches. A Wu–Manber shift table skips several bytes at a time
+// where no pattern can start.
 type automaton struct {
 	states []state
-	tables [][256]int32 // of states with several children; 0 means no child
-	shift  []uint8      // by hash of block bytes: how many bytes can be skipped
+	tables [][256]int32 // child tables of states with several children; 0 means no child
+	shift  []uint8      // how many bytes can be skipped, by the hash of block bytes
 	least  int          // length of the shortest pattern
 }
 
@@ -34,7 +34,7 @@ const (
 	many
 )
 
-// block is how many bytes the shift table looks at; every pattern is longer.
+// block is how many bytes are hashed for the shift table; every pattern is longer.
 const block = 4
 
 const hashBits = 16
@@ -43,8 +43,8 @@ func hash(b []byte) uint32 {
 	return binary.LittleEndian.Uint32(b) * 0x9E3779B1 >> (32 - hashBits)
 }
 
-// near is the maximum depth at which the scan leaves a state to use the shift
-// table again. It limits how many bytes are read twice.
+// near is the maximum depth at which the scan leaves a state to use the shift table
+// again. It limits how many bytes are read twice.
 const near = 3
 
 // build returns the automaton of the patterns, or nil if there are none.
@@ -153,10 +153,9 @@ func (a *automaton) step(at int32, char byte) int32 {
 	}
 }
 
-// scan continues from a state with the bytes b. It calls found for each match,
-// with its end in b and its length, which may exceed end if the match started
-// earlier, and stops if found returns false. It returns the state at the end of
-// b.
+// scan reads the bytes b, starting in state at. For each match, it calls found with the
+// match's end in b and its length, which may exceed end if the match started earlier. It
+// stops if found returns false. It returns the state at the end of b.
 func (a *automaton) scan(at int32, b []byte, found func(end, length int) bool) int32 {
 	i := 0 // bytes read so far
 	for {

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Live is a writer for somebody who watches the output: it redacts the secrets
-// known at the time of each write, and does not delay text for long because it
-// might be the start of a secret. Its methods are safe for concurrent use.
-// Close it at the end of the text.
+// Live is a writer for somebody who watches the output. It redacts the secrets known at
+// the time of each write, and delays text that might be the start of a secret only
+// briefly. Its methods are safe for concurrent use. The caller must Close it at the end
+// of the text.
 type Live struct {
 	secrets func() *Redactor
 	to      io.Writer
@@ -18,7 +18,7 @@ type Live struct {
 	of     *Redactor // redacts the text
 	text   *Stream
 	quiet  *time.Timer // runs while text is held back; nil before the first time
-	err    error       // error of an earlier write; nothing is written after it
+	err    error       // error of an earlier write; nothing is written after an error
 	closed bool
 }
 

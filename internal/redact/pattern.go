@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// addPlain adds the encodings of a value that no program wraps into lines.
+// addPlain adds the encodings of a value that programs do not wrap into lines.
 func addPlain(to map[string]struct{}, value string) {
 	to[value] = struct{}{}
 	for _, escape := range urlEscapes {
@@ -38,10 +38,10 @@ func addWrapped(to map[string]struct{}, value string) {
 	}
 }
 
-// base64Forms returns the parts of the base64 of a longer text that depend on
-// the value alone, if the value starts before bytes after a multiple of three.
-// It also returns the forms for a text that ends with the value, with and
-// without padding.
+// base64Forms returns the base64 of a value inside a longer text, without the characters
+// that depend on the rest of the text. The value starts before bytes after a multiple of
+// three. base64Forms also returns the forms for a text that ends with the value, with
+// and without padding.
 func base64Forms(alphabet *base64.Encoding, value string, before int) []string {
 	text := alphabet.EncodeToString([]byte("\x00\x00"[:before] + value))
 	first := (before*8 + 5) / 6            // the first character without bits of the preceding text
@@ -59,15 +59,15 @@ const (
 	upper = "0123456789ABCDEF"
 )
 
-// urlEscape is a variant of percent encoding: the bytes that it leaves
-// unchanged besides letters and digits, and its encoding of a space.
+// urlEscape is a variant of percent encoding: the characters other than letters and
+// digits that it leaves unchanged, and its encoding of a space.
 type urlEscape struct {
 	unescaped string
 	space     string
 }
 
 var urlEscapes = []urlEscape{
-	{"-_.~", "+"},                   // forms: Go, and almost JavaScript's URLSearchParams
+	{"-_.~", "+"},                   // form encoding of Go, and almost that of JavaScript's URLSearchParams
 	{"-_.~", "%20"},                 // RFC 3986
 	{"-_.~/", "%20"},                // Python's quote
 	{"-_.*", "+"},                   // WHATWG forms, Java
@@ -75,7 +75,7 @@ var urlEscapes = []urlEscape{
 	{"-_.!~*'();,/?:@&=+$#", "%20"}, // encodeURI
 	{"-_.~$&+=:@", "%20"},           // Go's path segment
 	{"-_.~!$&'()*+,;=:@", "%20"},    // RFC 3986's path segment
-	{"", "%20"},                     // everything but letters and digits
+	{"", "%20"},                     // all characters except letters and digits are encoded
 }
 
 func percent(value string, e urlEscape, digits string) string {
@@ -95,8 +95,8 @@ func percent(value string, e urlEscape, digits string) string {
 
 // jsonEscape is a variant of encoding JSON strings.
 type jsonEscape struct {
-	slash      bool   // / as \/
-	unicode    string // ASCII characters written as \u00xx
+	slash      bool   // / is written as \/
+	unicode    string // ASCII characters that are written as \u00xx
 	ascii      bool   // all non-ASCII characters are written as \uxxxx
 	separators bool   // U+2028 and U+2029 are escaped
 }

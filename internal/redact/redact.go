@@ -1,14 +1,14 @@
-// Package redact removes secrets from text: it replaces each occurrence of a
-// secret's value by [Marker], whether plain or encoded. It recognizes base64
-// (both alphabets, at any offset in a longer text, wrapped into lines or not),
-// hex (likewise), percent encodings and escapes in JSON strings. Values of
-// several lines are also searched for line by line.
+// Package redact removes secrets from text: it replaces each occurrence of a secret's
+// value by [Marker], whether plain or encoded. It recognizes base64 (both alphabets, at
+// any offset in a longer text, wrapped into lines or not), hex (wrapped or not), percent
+// encodings and escapes in JSON strings. Each line of a multi-line value is also
+// searched for separately.
 //
-// It prevents accidents, such as a command that prints its environment. It does
-// not stop anybody who deliberately encodes a secret in another way, or prints
-// parts of it.
+// The package prevents accidents, such as a command that prints its environment. It does
+// not stop anybody who deliberately encodes a secret in another way, or prints parts of
+// it.
 //
-// All values are searched for at once, in time linear in the text. It uses
+// All values are searched for at once, in time linear in the text. The package uses
 // about 300 bytes of memory per byte of a secret.
 package redact
 
@@ -22,14 +22,13 @@ import (
 // Marker replaces a secret.
 const Marker = "[REDACTED]"
 
-// MinLength is the minimum length of a secret in bytes, without surrounding
-// white space. Shorter values, such as "1" or "true", occur in so much other
-// text that removing them would do more harm than good. They are ignored, and
-// [Redactor.Short] lists them.
+// MinLength is the minimum length of a secret in bytes, without surrounding white space.
+// Shorter values, such as "1" or "true", are so common in other text that removing them
+// would do more harm than good. They are ignored, and [Redactor.Short] lists their
+// names.
 const MinLength = 8
 
-// minLine is the minimum length in bytes of a line that is searched for by
-// itself.
+// minLine is the minimum length in bytes of a line that is searched for separately.
 const minLine = 16
 
 // Redactor finds a set of secrets. It is immutable and safe for concurrent use.
@@ -86,8 +85,8 @@ func (r *Redactor) Short() []string {
 // Empty reports whether there are no secrets to search for.
 func (r *Redactor) Empty() bool { return r == nil || r.plain == nil }
 
-// Screen redacts the text of a terminal, where long lines continue on the next
-// line: it also finds secrets across line ends.
+// Screen redacts the text of a terminal. The terminal breaks long lines, so Screen also
+// finds secrets across line ends.
 func (r *Redactor) Screen(text string) string {
 	if r.Empty() {
 		return text
@@ -105,7 +104,7 @@ func (r *Redactor) Screen(text string) string {
 	return r.String(out.String())
 }
 
-// Bytes returns b without secrets. It returns b itself if it contains none.
+// Bytes returns b without secrets. If there are none, it returns b itself.
 func (r *Redactor) Bytes(b []byte) []byte {
 	if !r.Contains(b) {
 		return b
@@ -133,9 +132,9 @@ func (r *Redactor) Contains(b []byte) bool {
 	return f.Found(b)
 }
 
-// Writer returns a writer that redacts its input. Each write is treated as a
-// whole, like those of a logger: a secret split over two writes is not found.
-// It is as safe for concurrent use as w.
+// Writer returns a writer that redacts its input. Like a logger's output, each write is
+// treated as a complete text: a secret split over two writes is not found. The writer is
+// as safe for concurrent use as w.
 func (r *Redactor) Writer(w io.Writer) io.Writer {
 	if r.Empty() {
 		return w

@@ -33,7 +33,7 @@ func (s *spans) forget(by int64) {
 	*s = slices.Delete(*s, 0, n)
 }
 
-// union returns the spans of both, with overlapping ones merged.
+// union returns the union of a and b, with overlapping spans merged.
 func union(a, b spans) spans {
 	if len(a) == 0 {
 		return b
@@ -77,20 +77,20 @@ func (p *plainScan) next(b []byte) {
 // open returns the start of the earliest incomplete match.
 func (p *plainScan) open() int64 { return p.read - int64(p.of.states[p.state].depth) }
 
-// wrappedScan searches the text with line breaks removed.
+// wrappedScan searches the text without its line breaks.
 type wrappedScan struct {
 	of     *automaton
 	state  int32
 	read   int64   // bytes without line breaks
-	breaks []int64 // for each relevant line break: how many bytes were read before it
+	breaks []int64 // for each relevant line break, the number of bytes read before it
 	before int64   // number of earlier line breaks
 	text   []byte  // the last piece without its line breaks
 	run    int     // line breaks skipped since the last other byte
 	found  spans
 }
 
-// maxBreak is how many bytes of a line break are skipped, enough for "\r\n".
-// Further line breaks count as text, so that they do not hold back more.
+// maxBreak is how many bytes of a line break are skipped, enough for "\r\n". Further
+// line breaks count as text, so that they do not delay more text.
 const maxBreak = 2
 
 func (w *wrappedScan) next(b []byte) {
@@ -138,7 +138,7 @@ func (w *wrappedScan) leaveOut(c byte) {
 	w.breaks = append(w.breaks, w.read+int64(len(w.text)))
 }
 
-// position returns the offset in the text of byte number n, which does not count
+// position returns the offset in the text of byte number n. The number does not count
 // line breaks.
 func (w *wrappedScan) position(n int64) int64 {
 	i, _ := slices.BinarySearch(w.breaks, n+1) // breaks at or before n
@@ -154,15 +154,14 @@ func (w *wrappedScan) forget() {
 	w.breaks = slices.Delete(w.breaks, 0, i)
 }
 
-// Stream redacts a text that comes in pieces. It is not safe for concurrent
-// use.
+// Stream redacts a text that arrives in pieces. It is not safe for concurrent use.
 type Stream struct {
 	plain   plainScan
 	wrapped wrappedScan
 	empty   bool
-	pending []byte // read but not passed on yet
-	passed  int64  // offset up to which the text was passed on or removed
-	early   int64  // number of bytes that Idle has passed on although they may be the start of a secret
+	pending []byte // read but not returned yet
+	passed  int64  // offset up to which the text was returned or removed
+	early   int64  // number of bytes that Idle has returned although they may be the start of a secret
 	out     []byte
 }
 
@@ -174,9 +173,9 @@ func (r *Redactor) Stream() *Stream {
 	return &Stream{plain: plainScan{of: r.plain}, wrapped: wrappedScan{of: r.wrapped}}
 }
 
-// Next processes the next piece and returns the text that is certainly not part
-// of a secret, with markers in place of secrets. It delays only text that may
-// still become a secret. The result is valid until the next call.
+// Next processes the next piece and returns the text that is certainly not part of a
+// secret, with secrets replaced by markers. It delays only text that may still become a
+// secret. The result is valid until the next call.
 func (s *Stream) Next(piece []byte) []byte {
 	if s.empty {
 		return piece
@@ -187,20 +186,20 @@ func (s *Stream) Next(piece []byte) []byte {
 	return s.give(min(s.plain.open(), s.wrapped.open()))
 }
 
-// Quiet is how long the text must pause before a watcher should get the result
-// of [Stream.Idle].
+// Quiet is how long the text must pause before a caller that shows it to somebody should
+// call [Stream.Idle].
 const Quiet = 100 * time.Millisecond
 
-// Idle returns the part of the delayed text that is too short to be a secret.
-// Call it when the text pauses. If the following text completes a secret, the
-// rest is still redacted. The result is valid until the next call.
+// Idle returns the part of the delayed text that is too short to count as a secret. Call
+// it when the text pauses. If later text completes a secret, the rest of the secret is
+// still redacted. The result is valid until the next call.
 func (s *Stream) Idle() []byte {
 	if s.empty {
 		return nil
 	}
 	upto := min(min(s.plain.open(), s.wrapped.open())+MinLength-1, s.plain.read)
 	for _, m := range union(s.plain.found, s.wrapped.found) {
-		if m.start < upto && m.end > upto { // a complete secret that may be the start of a longer one
+		if m.start < upto && m.end > upto { // this complete secret may be the start of a longer one
 			upto = m.start
 		}
 	}
@@ -215,8 +214,7 @@ func (s *Stream) Idle() []byte {
 // Holds reports whether any text is delayed.
 func (s *Stream) Holds() bool { return len(s.pending) > 0 }
 
-// Flush returns the delayed text at the end of the text. The stream can then be
-// reused.
+// Flush returns the delayed text at the end of the input. The stream can then be reused.
 func (s *Stream) Flush() []byte {
 	if s.empty {
 		return nil
@@ -226,7 +224,7 @@ func (s *Stream) Flush() []byte {
 	return out
 }
 
-// give passes on the text up to an offset.
+// give returns the text up to an offset.
 func (s *Stream) give(upto int64) []byte {
 	s.out = s.out[:0]
 	begin := s.passed // start of held
@@ -238,7 +236,7 @@ func (s *Stream) give(upto int64) []byte {
 		case m.start >= s.passed:
 			s.out = append(s.out, s.pending[s.passed-begin:m.start-begin]...)
 			s.out = append(s.out, Marker...)
-		case s.passed == s.early && m.end > s.passed: // its first characters have been passed on, or else its marker
+		case s.passed == s.early && m.end > s.passed: // its first characters, or its marker, have been returned already
 			s.out = append(s.out, Marker...)
 		}
 		s.passed = max(s.passed, min(m.end, upto))
@@ -253,8 +251,8 @@ func (s *Stream) give(upto int64) []byte {
 	return s.out
 }
 
-// Finder searches for secrets in a text that comes in pieces. It is not safe
-// for concurrent use.
+// Finder searches for secrets in a text that arrives in pieces. It is not safe for
+// concurrent use.
 type Finder struct {
 	plain   plainScan
 	wrapped wrappedScan

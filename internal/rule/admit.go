@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// A Folder is a folder whose rules are read, but not those of folders in it.
-// Both paths are relative to the workspace.
+// A Folder is a folder whose rules are read, without the rules of its subfolders. Both
+// paths are relative to the workspace.
 type Folder struct {
-	Repository string // its root; "" is the workspace
+	Repository string // root of its repository; "" is the workspace
 	Path       string
 }
 
-// Admit returns the acceptable part of what a machine reports as the rules of
-// the folders. The machine is not trusted to keep the limits, nor to name
-// folders that were asked for.
+// Admit returns the acceptable part of the rules that a machine reports for the folders.
+// The machine is not trusted to respect the limits, or to report only the requested
+// folders.
 func Admit(folders []Folder, received Set) (ok Set) {
 	refused, room, cost := 0, MaxTotal, 0
 	for _, r := range received.Rules {

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Work describes a conversation's work, as far as rules depend on it.
+// Work describes the parts of a conversation on which rules depend.
 type Work struct {
-	Prompt  string   // of the run
+	Prompt  string   // prompt of the run
 	Touched []string // files and folders that tools have used, relative to the workspace
 }
 
-// Due returns the rules that apply to the work and that the model does not have
-// with the same text, in order of precedence. Rules that the model chooses by
-// their descriptions are included without their text.
+// Due returns the rules that apply to the work and that the model does not have yet with
+// the same text, in order of precedence. If the model chooses a rule by its description,
+// Due returns the rule without its text.
 func Due(all, given []Rule, w Work) (due []Rule) {
 	for _, r := range all {
 		switch {
@@ -42,9 +42,9 @@ func (r Rule) applies(w Work) bool {
 	return (r.From == Repository || r.Kind == Skill) && r.Mentions(w.Prompt)
 }
 
-// Next returns the next message about rules for a model, given all known rules,
-// the rules that the model has, and the room in bytes for all of them. ok is
-// false if no message is needed.
+// Next returns the next message about rules for a model. all holds the known rules, and
+// given the rules that the model has. room is the maximum size in bytes of all rules. ok
+// is false if no message is needed.
 func Next(all, given Set, w Work, room int) (m Message, ok bool) {
 	due := slices.DeleteFunc(Due(all.Rules, given.Rules, w), func(r Rule) bool {
 		return slices.ContainsFunc(given.LeftOut, func(l LeftOut) bool { return l.Budget && l.Source == r.Source })
@@ -66,17 +66,16 @@ func Next(all, given Set, w Work, room int) (m Message, ok bool) {
 	return m, true
 }
 
-// foreign are folders whose files come from elsewhere, so that rules in them are
-// not the repository's.
+// foreign are folders with files from elsewhere. Rules in them are not the repository's.
 var foreign = []string{".git", "node_modules", "vendor", ".venv", "site-packages"}
 
-// maxNesting is how deep the folders may be whose rules are read.
+// maxNesting limits how deep a folder may be whose rules are read.
 const maxNesting = 16
 
-// Nested returns the folders below the root of a repository that contain a
-// path: all those that are part of it, and the path itself, since it may be a
-// folder. All paths are relative to the workspace. It returns none if the path
-// is not in the repository, or is in a folder of dependencies.
+// Nested returns the folders below the root of a repository on the path to file,
+// including file itself, since it may be a folder. All paths are relative to the
+// workspace. Nested returns none if file is not in the repository, or is in a folder of
+// dependencies.
 func Nested(root, file string) (folders []string) {
 	below := file
 	if root != "" {

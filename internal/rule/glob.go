@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// matchGlob reports whether a glob matches a path. Like in a .gitignore file, a
-// glob without a slash matches the file's name in any folder, and one that ends
-// with a slash matches everything in that folder. A segment ** matches any
-// number of folders. Globs come from repositories: the time is at most that of
-// comparing each byte of the file with [globCost] bytes.
+// matchGlob reports whether a glob matches a path. As in a .gitignore file, a glob
+// without a slash matches the file's name in any folder, and a glob that ends with a
+// slash matches all files in that folder. A segment ** matches any number of folders.
+// Globs come from repositories, so the cost is limited: it is at most that of comparing
+// each byte of the file with [globCost] bytes.
 func matchGlob(glob, file string) bool {
 	if len(file) > maxPath {
 		return false
@@ -29,8 +29,8 @@ func matchGlob(glob, file string) bool {
 	return false
 }
 
-// matchSegments compares segment by segment, for each prefix of the glob with
-// all prefixes of the path.
+// matchSegments compares segment by segment: for each prefix of the glob, it determines
+// which prefixes of the path match.
 func matchSegments(glob, file []string) bool {
 	matched := make([]bool, len(file)+1) // matched[n]: the glob so far matches file[:n]
 	matched[0] = true
@@ -39,7 +39,7 @@ func matchSegments(glob, file []string) bool {
 		if g == "**" {
 			some := false
 			for n := range matched {
-				if i == len(glob)-1 { // at the end it stands for at least one name
+				if i == len(glob)-1 { // a final ** stands for at least one name
 					next[n] = some
 				}
 				some = some || matched[n]
@@ -62,14 +62,15 @@ func matchSegments(glob, file []string) bool {
 // maxPath is the length of the longest path that a glob matches, in bytes.
 const maxPath = 1000
 
-// globCost is how much longer it takes to match a glob than a single byte.
+// globCost returns the cost of matching a glob, in byte comparisons per byte of the
+// path.
 func globCost(glob string) int { return len(expandBraces(glob)) * len(glob) }
 
 // maxAlternatives limits the expansion of {a,b} in a glob.
 const maxAlternatives = 16
 
-// expandBraces returns the globs for which {a,b} stands. If there would be too
-// many, or a brace is not closed, it returns the glob as it is.
+// expandBraces returns the globs for which {a,b} stands. If there would be too many, or
+// a brace is not closed, it returns the glob unchanged.
 func expandBraces(glob string) []string {
 	if !strings.Contains(glob, "{") {
 		return []string{glob}
@@ -93,8 +94,8 @@ func expandBraces(glob string) []string {
 	return done
 }
 
-// firstBraces returns the first group of braces that is closed: where it begins
-// and ends, and its alternatives. parts is nil if there is none.
+// firstBraces returns the first closed group of braces: its start, its end, and its
+// alternatives. parts is nil if there is none.
 func firstBraces(g string) (from, to int, parts []string) {
 	from = strings.IndexByte(g, '{')
 	if from < 0 {

@@ -10,22 +10,23 @@ import (
 
 // Limits of the imports of one rule.
 const (
-	maxImportDepth = 5  // how deep they may be nested
-	maxImports     = 50 // lines that name a file, whether it is there or not
+	maxImportDepth = 5  // maximum nesting of imports
+	maxImports     = 50 // lines that name a file, whether the file exists or not
 )
 
 // importable are the extensions of files that a rule may import. Others, such
 // as .env, may contain secrets.
 var importable = []string{".md", ".mdc", ".markdown", ".txt"}
 
-// Expand replaces the lines @path and @import path of a rule's text by the
-// files that they name. The paths are relative to the importing file, or begin
-// with a slash at the repository's root, which is a folder below the workspace.
-// read returns the text of a file below the workspace, or the reason why there
-// is none; missing means that the file does not exist. A file is imported once:
-// lines that name it again are removed, like those that name a file for which
-// skip returns true because the model gets it anyway. If the rule becomes too
-// long, or nothing is left of it, ok is false.
+// Expand replaces the lines @path and @import path of a rule's text by the files that
+// they name. A path is relative to the importing file or, with a leading slash, to the
+// repository's root, which is a folder below the workspace. read returns the text of a
+// file below the workspace, or the reason why there is none; missing means that the file
+// does not exist.
+//
+// Each file is imported once; Expand removes further lines that name it. It also removes
+// a line if skip returns true for its file, because the model receives that file anyway.
+// If the rule becomes too long or empty, ok is false.
 func (r *Rule) Expand(repository string, skip func(file string) bool, read func(file string) (text string, missing bool, err error)) (left []LeftOut, ok bool) {
 	e := expansion{repository: repository, skip: skip, read: read, rule: r}
 	text := strings.TrimSpace(e.expand(r.Text, r.Source, 0))
@@ -68,7 +69,7 @@ func (e *expansion) expand(text, file string, level int) string {
 			at = path.Join(e.repository, target)
 		}
 		if at == e.rule.Source || slices.Contains(e.rule.Imports, at) || e.skip(at) {
-			continue // it is there already
+			continue // the file is imported already
 		}
 		imported, why := e.take(target, at, clear, level)
 		switch {
@@ -84,15 +85,15 @@ func (e *expansion) expand(text, file string, level int) string {
 	return b.String()
 }
 
-// write adds text until the rule is longer than a rule may be.
+// write adds text until the rule reaches its maximum length.
 func (e *expansion) write(b *strings.Builder, text string) {
 	if b.Len() <= MaxText {
 		b.WriteString(text)
 	}
 }
 
-// take returns the text of the file that said names, or why it is not imported.
-// Both are "" for a line that stays as it is.
+// take returns the text of the file that a line names, or why the file is not imported.
+// Both are "" for a line that stays unchanged.
 func (e *expansion) take(target, at string, clear bool, level int) (text, why string) {
 	switch {
 	case strings.HasPrefix(target, "~") || at == ".." || strings.HasPrefix(at, "../") || e.repository != "" && !strings.HasPrefix(at, e.repository+"/"):
@@ -127,8 +128,8 @@ func (e *expansion) take(target, at string, clear bool, level int) (text, why st
 	return e.expand(imported.Text, at, level+1), ""
 }
 
-// importOf returns the path that a line imports, or "". clear means that the
-// line cannot be anything else.
+// importOf returns the path that a line imports, or "". clear means that the line is
+// certainly an import.
 func importOf(l string) (target string, clear bool) {
 	l, ok := strings.CutPrefix(strings.TrimPrefix(l, "- "), "@")
 	if !ok {
@@ -143,7 +144,7 @@ func importOf(l string) (target string, clear bool) {
 	return l, clear || strings.Contains(l, "/") && path.Ext(l) != ""
 }
 
-// fenceOf returns the mark of a line that begins or ends a block of code, or "".
+// fenceOf returns the mark if a line begins or ends a code block, or "".
 func fenceOf(l string) string {
 	for _, c := range []string{"`", "~"} {
 		if n := len(l) - len(strings.TrimLeft(l, c)); n >= 3 {

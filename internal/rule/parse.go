@@ -7,12 +7,12 @@ import (
 	"unicode"
 )
 
-// Parse parses a file with rules. Only files in a folder of rules (front is
-// true) begin with front matter; other files always apply. The complaints
-// describe the ignored parts or, if ok is false, why there is no rule.
+// Parse parses a file with rules. Only files in a rule folder (front is true) begin with
+// front matter; other files always apply. The complaints describe the ignored parts or,
+// if ok is false, why there is no rule.
 //
-// Front matter is read line by line and not as YAML: `globs: *.ts` is common
-// and not valid YAML, and hostile YAML cannot be expensive here.
+// Front matter is parsed line by line rather than as YAML: `globs: *.ts` is common but
+// not valid YAML, and hostile YAML could be expensive.
 func Parse(source, folder string, front bool, text string) (r Rule, complaints []string, ok bool) {
 	r = Rule{Source: source, From: Repository, When: Always, Folder: folder}
 	if strings.ContainsRune(text, 0) {
@@ -42,8 +42,8 @@ func Parse(source, folder string, front bool, text string) (r Rule, complaints [
 	return r, complaints, true
 }
 
-// ParseSkill parses the file SKILL.md in the folder of a skill. Its text is left
-// to the model, which reads the file when it uses the skill.
+// ParseSkill parses the file SKILL.md in the folder of a skill. The rule does not
+// contain the skill's text: the model reads the file when it uses the skill.
 func ParseSkill(source, folder, text string) (r Rule, complaints []string, ok bool) {
 	r, complaints, ok = Parse(source, folder, true, text)
 	head, _, _ := cutFront(strings.ReplaceAll(strings.TrimPrefix(text, "\uFEFF"), "\r\n", "\n"))
@@ -65,7 +65,8 @@ func ParseSkill(source, folder, text string) (r Rule, complaints []string, ok bo
 	return r, complaints, ok
 }
 
-// ParseCommand parses a command file: a prompt that a person sends by its name.
+// ParseCommand parses a command file: a prompt that a person sends by naming the
+// command.
 func ParseCommand(source, folder, text string) (r Rule, complaints []string, ok bool) {
 	r, complaints, ok = Parse(source, folder, true, text)
 	r.Kind, r.Globs, r.When = Command, nil, OnMention
@@ -137,7 +138,7 @@ func frontKeys(head string) (keys map[string][]string, strange string) {
 		case key != "" && (l[0] == ' ' || l[0] == '\t' || strings.HasPrefix(trimmed, "- ")):
 			keys[key] = append(keys[key], trimmed)
 		case strings.Contains(l, ":") && l[0] != ' ' && l[0] != '\t':
-			key = "" // a key of another program
+			key = "" // a key for another program
 		case key != "" || strange != "":
 		case l[0] != ' ' && l[0] != '\t' && !strings.HasPrefix(trimmed, "- "):
 			strange = trimmed
@@ -146,7 +147,7 @@ func frontKeys(head string) (keys map[string][]string, strange string) {
 	return keys, strange
 }
 
-// prose joins the lines of a text, which may be a block of YAML.
+// prose joins the lines of a text, which may be a YAML block.
 func prose(lines []string) string {
 	if len(lines) > 0 && len(lines[0]) <= 2 && strings.TrimLeft(lines[0], "|>") != lines[0] {
 		lines = lines[1:]
@@ -185,7 +186,7 @@ func unquote(s string) string {
 	return s
 }
 
-// cutFront splits a file into its front matter and the rest.
+// cutFront splits a file into its front matter and the remaining text.
 func cutFront(text string) (head, body string, found bool) {
 	rest, ok := strings.CutPrefix(text, "---\n")
 	if !ok {
@@ -201,19 +202,19 @@ func cutFront(text string) (head, body string, found bool) {
 	return head, body, true
 }
 
-// oneLine returns text on one line of at most most characters, without
-// characters that cannot be seen.
-func oneLine(s string, most int) string {
+// oneLine returns text as one line of at most limit characters, without invisible
+// characters.
+func oneLine(s string, limit int) string {
 	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
-	if r := []rune(s); len(r) > most {
-		return string(r[:most-1]) + "…"
+	if r := []rune(s); len(r) > limit {
+		return string(r[:limit-1]) + "…"
 	}
 	return s
 }
 
-// Visible removes characters that a person who reviews the text does not see
-// but a model reads: control characters, marks of text direction, tags and
-// characters without width. It keeps joiners, which some scripts and emoji need.
+// Visible removes characters that are invisible to a person who reviews the text but
+// that a model reads: control characters, marks of text direction, tags and characters
+// without width. It keeps joiners, which some scripts and emoji need.
 func Visible(text string) (visible string, removed int) {
 	visible = strings.Map(func(r rune) rune {
 		switch {

@@ -1,7 +1,7 @@
-// Package rule defines rules: texts with which a team, a repository or a user
-// tells agents how to work. It parses the files of a repository, selects the
-// rules that apply to a piece of work, and writes them for a model. Rules guide
-// the work; they never grant a permission.
+// Package rule defines rules: texts in which a team, a repository or a user tells agents
+// how to work. It parses the files of a repository, selects the rules that apply to a
+// piece of work, and formats them for a model. Rules guide the work; they never grant a
+// permission.
 package rule
 
 import (
@@ -13,11 +13,11 @@ import (
 
 // A Rule is one text.
 type Rule struct {
-	// Source is the path of the rule's file below the workspace. For a rule of the
-	// team or a user it is [File], or [SkillsFile] and the name of the skill.
+	// Source is the path of the rule's file below the workspace. For a rule of the team or
+	// of a user, it is [File], or [SkillsFile] followed by the name of the skill.
 	Source string `json:"source"`
 	Kind   Kind   `json:"kind,omitempty"`
-	Label  string `json:"name,omitempty"` // of a skill; "" is the name of its folder
+	Label  string `json:"name,omitempty"` // name of a skill; if "", the name of its folder
 	From   From   `json:"from"`
 	When   When   `json:"when"`
 	// Folder is the folder below the workspace to which the rule applies; ""
@@ -28,34 +28,34 @@ type Rule struct {
 	Globs       []string `json:"globs,omitempty"`       // for [OnFiles], relative to Folder
 	Description string   `json:"description,omitempty"` // when to use the rule
 	Imports     []string `json:"imports,omitempty"`     // files whose text is part of Text
-	Text        string   `json:"text"`                  // "" for a skill in the journal: the model reads its file
+	Text        string   `json:"text"`                  // "" for a skill in the journal: the model reads the skill's file
 }
 
 // File is the name under which the server stores the rules of the team and of
 // each user.
 const File = "rules.md"
 
-// Kind is the kind of text that a rule is.
+// Kind is the kind of a rule.
 type Kind string
 
 // The kinds of rules. A prompt mentions a skill or a command as /name.
 const (
 	Plain   Kind = ""
-	Skill   Kind = "skill"   // how to do something, in a folder with what it needs
-	Command Kind = "command" // what a person asks for with /name
+	Skill   Kind = "skill"   // instructions for a task, in a folder with the files that they need
+	Command Kind = "command" // a prompt that a person sends with /name
 )
 
 // From says who wrote a rule.
 type From string
 
-// The authors, in the order in which their rules count.
+// The authors, in order of precedence.
 const (
 	Team       From = "team"
 	Repository From = "repository"
 	User       From = "user"
 )
 
-// When says when a model gets a rule.
+// When says when a model receives a rule.
 type When string
 
 // The ways to apply a rule. Every rule is also applied if a prompt mentions its
@@ -63,26 +63,26 @@ type When string
 const (
 	Always    When = "always"
 	OnFiles   When = "files"   // when a tool touches a file that matches a glob
-	OnRequest When = "request" // the model is told the description and reads the file if it fits
+	OnRequest When = "request" // the model receives the description, and reads the file if the description fits
 	OnMention When = "mention"
 )
 
-// LeftOut describes a rule, or a part of one, that is not used.
+// LeftOut describes a rule, or a part of a rule, that is not used.
 type LeftOut struct {
 	Source string `json:"source"`
 	Why    string `json:"why"`
-	// Budget says that the rule applies and is left out only because a
-	// conversation has too many rules.
+	// Budget says that the rule applies, and is left out only because the conversation has
+	// too many rules.
 	Budget bool `json:"budget,omitempty"`
 }
 
-// A Set is a list of rules, and of the omitted ones.
+// A Set is a list of rules, and a list of omitted rules.
 type Set struct {
 	Rules   []Rule    `json:"rules,omitempty"`
 	LeftOut []LeftOut `json:"leftOut,omitempty"`
 }
 
-// Limits of a rule. A longer text is left out as a whole, because a part of a
+// Limits of a rule. A rule that is too long is left out completely, because a part of a
 // rule may say the opposite of the whole.
 const (
 	MaxText        = 64 << 10 // bytes, with its imports
@@ -91,7 +91,7 @@ const (
 	MaxLeftOut     = 50
 	maxGlobs       = 30
 	maxGlob        = 300      // bytes
-	maxGlobCost    = 64 << 10 // of all globs that are admitted at once; see globCost
+	maxGlobCost    = 64 << 10 // cost of all globs that are admitted at once; see globCost
 	maxDescription = 1000     // characters
 	maxSource      = 500
 	maxName        = 100 // characters
@@ -115,7 +115,7 @@ func (r Rule) Path(workspace string) string {
 	return path.Join(workspace, r.Source)
 }
 
-// Tokens estimates how many tokens the text takes.
+// Tokens estimates the number of tokens in the text.
 func (r Rule) Tokens() int { return (len(r.Text) + charsPerToken - 1) / charsPerToken }
 
 // charsPerToken is the average for English and code.
@@ -136,8 +136,8 @@ func (r Rule) relative(file string) (string, bool) {
 	return strings.CutPrefix(file, r.Folder+"/")
 }
 
-// Matches reports whether the rule is for files and one of its globs matches
-// the file, whose path is relative to the workspace.
+// Matches reports whether the rule applies to files and one of its globs matches file,
+// whose path is relative to the workspace.
 func (r Rule) Matches(file string) bool { return r.When == OnFiles && r.matches(file) }
 
 func (r Rule) matches(file string) bool {
@@ -183,9 +183,9 @@ func isNameByte(c byte) bool {
 	return c == '.' || c == '-' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c >= 0x80
 }
 
-// Order sorts rules: the team's, then the repositories', then the user's. Among
-// those of a repository, a deeper folder comes later, because its rules count
-// more. The sort is stable.
+// Order sorts rules: the team's, then the repositories', then the user's. Within a
+// repository, rules of deeper folders come later, because they take precedence. The sort
+// is stable.
 func Order(rules []Rule) {
 	rank := map[From]int{Team: 0, Repository: 1, User: 2}
 	slices.SortStableFunc(rules, func(a, b Rule) int {

@@ -11,19 +11,19 @@ import (
 // and of each user.
 const SkillsFile = "skills.md"
 
-// SkillsFolder is the folder in the machine in which the server puts them, each
-// in a folder of its own.
+// SkillsFolder is the folder in the machine into which the server puts stored skills,
+// each in its own folder.
 const SkillsFolder = "/tmp/aloft-skills"
 
 // MaxSkills is how many skills the team, or a user, can have.
 const MaxSkills = 50
 
-// skillName matches the names of stored skills, which are names of folders too.
+// skillName matches the names of stored skills. They are also folder names.
 var skillName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,63}$`)
 
-// ParseSkills parses a [SkillsFile]: one SKILL.md after the other. A skill begins
-// with a line --- that is followed by a line with its name. The Text of each rule
-// is the whole file of that skill.
+// ParseSkills parses a [SkillsFile]: one SKILL.md after the other. A skill begins with a
+// line --- that is followed by a line with its name. The Text of each rule is the whole
+// SKILL.md.
 func ParseSkills(from From, text string) (skills []Rule, complaints []string, err error) {
 	text, hidden := Visible(strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\r\n", "\n"))
 	if hidden > 0 {

@@ -10,18 +10,16 @@ import (
 // A Message presents rules to a model.
 type Message struct {
 	Workspace string // absolute path of the workspace in the machine
-	// Rules are in the order in which they count. Those without a text are only
-	// offered; see [OnRequest].
+	// Rules are in order of precedence. Rules without a text are only offered; see
+	// [OnRequest].
 	Rules   []Rule
 	LeftOut []LeftOut
-	// More reports whether the model already has rules, to which these are
-	// added.
+	// More reports whether the model already has other rules, which remain valid.
 	More bool
-	// Replaced are the sources of those Rules of which the model has an older
-	// text.
+	// Replaced are the sources of the Rules that replace an older text that the model has.
 	Replaced []string
-	// PullRequest is the URL of the pull request from whose branch the files
-	// come; "" if there is none.
+	// PullRequest is the URL of the pull request if the files come from its branch; ""
+	// otherwise.
 	PullRequest string
 }
 
@@ -77,15 +75,15 @@ func (m Message) ofRepository() bool {
 	return slices.ContainsFunc(m.Rules, func(r Rule) bool { return r.From == Repository })
 }
 
-// tags are the tags that could end a quoted text early, or look like the
-// beginning of another.
+// tags matches tags that could end a quoted text early, or look like the beginning of
+// another.
 var tags = regexp.MustCompile(`(?i)<(\s*/?\s*rules)`)
 
-// withoutTags returns text without these tags.
+// withoutTags returns text with such tags escaped.
 func withoutTags(text string) string { return tags.ReplaceAllString(text, `<\$1`) }
 
-// Quote returns the rule between two tags that name its source and purpose. The
-// text cannot contain such a tag.
+// Quote returns the rule between two tags that name its source and purpose. The tags
+// inside the text are escaped.
 func (r Rule) Quote(workspace string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "<rules from=%q", r.From)
@@ -105,8 +103,8 @@ func (r Rule) Quote(workspace string) string {
 	return b.String()
 }
 
-// Offer lists the rules without text. The model reads them if their
-// descriptions fit its work. It returns "" if there are none.
+// Offer lists the rules without text. The model reads a rule if the description fits its
+// work. Offer returns "" if there are none.
 func Offer(workspace string, rules []Rule) string {
 	var b strings.Builder
 	for _, r := range rules {
@@ -132,8 +130,8 @@ func Offer(workspace string, rules []Rule) string {
 	return withoutTags(b.String())
 }
 
-// Fit returns the rules that fit in room bytes, in order, and lists the others
-// as left out. It does not split rules.
+// Fit returns the rules that fit in room bytes, in order, and lists the others as left
+// out. It does not split rules.
 func Fit(rules []Rule, room int) (fit []Rule, left []LeftOut) {
 	for _, r := range rules {
 		if size := len(r.Text); size > room {

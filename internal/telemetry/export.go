@@ -19,8 +19,8 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 )
 
-// ignored is a reply that is not read: it could only say that the receiver
-// dropped some data, about which nothing can be done.
+// ignored is a reply that is not parsed: it could only say that the receiver dropped
+// some data, which the sender cannot change.
 type ignored = emptypb.Empty
 
 // traceClient is the transport of OpenTelemetry's trace exporter.
@@ -42,9 +42,8 @@ func (c traceClient) UploadTraces(ctx context.Context, spans []*tracepb.Resource
 // metricExporter sends counters, gauges and histograms, the only kinds in use.
 type metricExporter struct {
 	send func(context.Context, *metricspb.MetricsData) error
-	// counted is the total count of the counters and histograms last sent: if
-	// it has not changed, nothing is sent. If it is nil, everything is sent
-	// each time.
+	// counted is the sum of the counters and histograms that was last sent. If the sum has
+	// not changed, nothing is sent. If counted is nil, everything is sent each time.
 	counted *atomic.Uint64
 }
 

@@ -11,16 +11,15 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Header and BackendHeader carry a trace context in the format of W3C's
-// traceparent. BackendHeader is sent by the server to a machine, and never
-// passed on from outside.
+// Header and BackendHeader carry a trace context in the format of W3C's traceparent. The
+// server sends BackendHeader to a machine, and never forwards it from outside.
 const (
 	Header        = "traceparent"
 	BackendHeader = "backend-traceparent"
 )
 
-// Parse parses a traceparent. An invalid one gives the empty context. The
-// result is sampled whatever the flags say, because the server itself decides
+// Parse parses a traceparent. It returns the empty context if header is invalid. The
+// result is always sampled, regardless of the flags, because the server itself decides
 // which traces to record.
 func Parse(header string) trace.SpanContext {
 	if len(header) > 512 {
@@ -34,7 +33,7 @@ func Parse(header string) trace.SpanContext {
 	return c.WithTraceFlags(trace.FlagsSampled)
 }
 
-// Format formats a traceparent; "" for the empty context.
+// Format formats a traceparent; it returns "" for the empty context.
 func Format(c trace.SpanContext) string {
 	if !c.IsValid() {
 		return ""
@@ -42,10 +41,9 @@ func Format(c trace.SpanContext) string {
 	return "00-" + c.TraceID().String() + "-" + c.SpanID().String() + "-" + hex.EncodeToString([]byte{byte(c.TraceFlags())})
 }
 
-// Run returns the span context of a run. Its trace is that of parent, a
-// traceparent from the request for the run, or else the run's own. Ids are
-// derived from names, so that other servers and exec-daemon can compute the
-// span from the name.
+// Run returns the span context of a run. If parent, a traceparent from the request for
+// the run, is valid, the run is in its trace; otherwise in a trace of its own. Ids are
+// derived from names, so that other servers and exec-daemon can compute the same span.
 func Run(runID, parent string) trace.SpanContext {
 	traceID := Parse(parent).TraceID()
 	if !traceID.IsValid() {
@@ -55,7 +53,7 @@ func Run(runID, parent string) trace.SpanContext {
 	return Span(trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID}), "run "+runID)
 }
 
-// Span returns the context of the span with that name in of's trace.
+// Span returns the context of the span with that name in the trace of of.
 func Span(of trace.SpanContext, name string) trace.SpanContext {
 	traceID := of.TraceID()
 	sum := sha256.Sum256(append(traceID[:], name...))

@@ -12,16 +12,16 @@ import (
 // maxAttribute is the longest attribute that is sent, in characters.
 const maxAttribute = 256
 
-// sent are the log attributes that are sent: ids, names of our own, outcomes
-// and times. Other attributes are not sent, because they may contain anything:
-// an error may quote a file or a command's output.
+// sent are the log attributes that are sent: ids, Aloft's own names, outcomes and times.
+// Other attributes are not sent, because they may contain any data: an error may quote a
+// file or a command's output.
 var sent = []string{
 	"agent", "run", "call", "machine", "boot", "tool", "rpc", "request", "route", "method", "status", "code", "user",
 	"took", "duration", "attempt", "bytes", "outcome", "names", "signal", "process",
 }
 
-// Handler returns a handler that passes records to next and also sends those of
-// level info and above.
+// Handler returns a handler that forwards records to next, and also sends those of level
+// info and above.
 func (t *Telemetry) Handler(next slog.Handler) slog.Handler {
 	if t == nil {
 		return next

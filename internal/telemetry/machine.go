@@ -17,7 +17,7 @@ type metricKind struct {
 	bounds            []float64
 }
 
-// machineMetrics are all metrics of exec-daemon. A server forwards no others.
+// machineMetrics are all metrics of exec-daemon. A server forwards no other metrics.
 var machineMetrics = []metricKind{
 	{name: "exec_daemon_tool_calls", words: "Completed tool calls, by tool and outcome."},
 	{name: "exec_daemon_tool_call_seconds", words: "Duration of tool calls, by tool.", unit: "s",
@@ -72,7 +72,7 @@ func (m *MachineMeter) Call(ctx context.Context, tool string, failed bool, took 
 	m.seconds.Record(ctx, took.Seconds(), metric.WithAttributes(attribute.String("tool", tool)))
 }
 
-// Request records an answered request; rpc is one of our names.
+// Request records an answered request. rpc is a name from Aloft's own API.
 func (m *MachineMeter) Request(ctx context.Context, rpc, code string) {
 	if m != nil {
 		m.requests.Add(ctx, 1, metric.WithAttributes(attribute.String("rpc", rpc), attribute.String("code", code)))

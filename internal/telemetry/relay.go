@@ -22,38 +22,39 @@ import (
 // Limits of the telemetry that a machine sends, for each kind.
 const (
 	maxRelayed        = 1 << 19 // bytes of a request
-	maxRelayedSpans   = 2048    // in a request; an exporter sends 512
-	maxRelayedRecords = 512     // in a request, as many as an exporter sends
-	maxRelayedPoints  = 512     // in a request: at most three metrics, by tool or RPC
+	maxRelayedSpans   = 2048    // per request; an exporter sends at most 512
+	maxRelayedRecords = 512     // per request, as many as an exporter sends
+	maxRelayedPoints  = 512     // per request, for at most three metrics, by tool or RPC
 	relayEvery        = time.Second
 	relayBurst        = 10
 )
 
 var (
 	relayedName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9 ._/-]{0,127}$`)
-	// relayedWords matches log messages: a sentence without characters that
-	// occur in values.
+	// relayedWords matches log messages: a sentence without characters that are typical of
+	// values.
 	relayedWords = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9 .,;:'/()_-]{0,199}$`)
 	relayedKeys  = []string{"call", "tool", "error", "rpc", "code", "outcome"}
 )
 
-// From says whose telemetry a relay receives. The machine cannot influence it.
+// From identifies the source of the telemetry that a relay receives. The machine cannot
+// influence it.
 type From struct {
 	Agent   string // the resource attribute "agent"
 	Machine string // the resource attribute service.instance.id
-	// Trace returns the trace of the current run; only its spans are forwarded.
+	// Trace returns the trace of the current run. Only spans of this trace are forwarded.
 	Trace func(context.Context) (trace.TraceID, error)
 	Hide  func(string) string // redacts secrets in a text
-	// Private reports whether the current run is in privacy mode, in which
-	// nothing is forwarded; nil means never.
+	// Private reports whether the current run is in privacy mode, in which nothing is
+	// forwarded. A nil Private means never.
 	Private func(context.Context) (bool, error)
 }
 
-// Relay receives the telemetry of exec-daemon in a machine, as OTLP over gRPC,
-// and forwards the parts it recognizes. The data is untrusted: only names,
-// texts and attributes that look like exec-daemon's own, plausible ids, times
-// and numbers, and spans of the permitted trace are kept. from identifies the
-// machine's agent. A nil Telemetry has no relay.
+// Relay receives the telemetry of exec-daemon in a machine, as OTLP over gRPC, and
+// forwards the parts that it recognizes. The data is untrusted. The relay keeps only
+// names, texts and attributes that look like exec-daemon's own, plausible ids, times and
+// numbers, and spans of the permitted trace. from identifies the machine's agent. A nil
+// Telemetry has no relay.
 func (t *Telemetry) Relay(from From) http.Handler {
 	if t == nil {
 		return nil
@@ -86,7 +87,7 @@ func take[T any](routes *http.ServeMux, send sender, path string, clean func(con
 			return nil, connect.NewError(connect.CodeUnavailable, errors.New("the trace is unknown"))
 		}
 		if message != nil {
-			_ = forward(ctx, message) // the machine cannot do anything about an unreachable receiver
+			_ = forward(ctx, message) // ignore the error: the machine cannot do anything about an unreachable receiver
 		}
 		return connect.NewResponse(&ignored{}), nil
 	}, connect.WithReadMaxBytes(maxRelayed))
@@ -94,7 +95,7 @@ func take[T any](routes *http.ServeMux, send sender, path string, clean func(con
 	// read, and decode one message at a time.
 	routes.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 		if !limit.Allow() {
-			_ = refusal.Write(w, r, errTooMuch) // nobody to report the error to
+			_ = refusal.Write(w, r, errTooMuch) // the error cannot be reported to anyone
 			return
 		}
 		select {
@@ -107,7 +108,7 @@ func take[T any](routes *http.ServeMux, send sender, path string, clean func(con
 	})
 }
 
-// errTooMuch refuses telemetry that comes too fast.
+// errTooMuch refuses telemetry that arrives too fast.
 var errTooMuch = connect.NewError(connect.CodeResourceExhausted, errors.New("too much telemetry: it was dropped"))
 
 // unlessPrivate wraps clean so that it drops everything in privacy mode, or if
@@ -157,8 +158,8 @@ func (r relay) spans(ctx context.Context, data *tracepb.TracesData) (*tracepb.Tr
 	}}}, nil
 }
 
-// logs keeps a record with a span only if the span is in the run's trace;
-// others may belong to another agent.
+// logs keeps a record that belongs to a span only if the span is in the run's trace;
+// other spans may belong to another agent.
 func (r relay) logs(ctx context.Context, data *logspb.LogsData) (*logspb.LogsData, error) {
 	of, err := r.Trace(ctx)
 	if err != nil {

@@ -1,14 +1,13 @@
-// Package telemetry sends traces, metrics and logs to an OpenTelemetry
-// receiver, by OTLP over gRPC. In ghost mode, the default, it does nothing: no
-// exporter, no connection, no goroutine.
+// Package telemetry sends traces, metrics and logs to an OpenTelemetry receiver, as OTLP
+// over gRPC. In ghost mode, the default, it does nothing: no exporter, no connection, no
+// goroutine.
 //
-// Telemetry has ids, times, counts and outcomes. It never contains prompts,
-// file contents, commands or output: spans are made from the caller's own
-// values, and of a log record only the constant message and known attributes
-// are sent.
+// Telemetry consists of ids, times, counts and outcomes. It never contains prompts, file
+// contents, commands or output: spans are made from the caller's own values, and only
+// the constant message and known attributes of a log record are sent.
 //
-// It uses Connect as its gRPC client, which the programs contain anyway;
-// OpenTelemetry's own exporters would add 5 MB to each.
+// The package uses Connect as its gRPC client, because the programs contain Connect
+// anyway; OpenTelemetry's own exporters would add 5 MB to each.
 package telemetry
 
 import (
@@ -36,14 +35,14 @@ import (
 
 // Config says where to send telemetry.
 type Config struct {
-	Ghost    bool   // send nothing, whatever the other fields say
+	Ghost    bool   // send nothing, regardless of the other fields
 	Endpoint string // https://host:port of an OTLP receiver; if "", nothing is sent
 	Token    string // bearer token; optional
 	Insecure bool   // connect without TLS
 	Service  string // the service's name: aloft, exec-daemon
 	Soon     bool   // send spans within half a second, and metrics when they change, because the receiving control plane may disconnect soon
 	Version  string
-	Logger   *slog.Logger // logs failures to send, at debug level
+	Logger   *slog.Logger // logs send failures, at debug level
 }
 
 // sendTimeout is the timeout of one request to the receiver.
@@ -52,8 +51,8 @@ const sendTimeout = 10 * time.Second
 // soon is the longest time that spans are batched with [Config.Soon].
 const soon = 500 * time.Millisecond
 
-// Intervals for sending metrics: the normal one, and the one for [Config.Soon],
-// with which only changes are sent.
+// Intervals for sending metrics: the normal interval, and the one for [Config.Soon],
+// which sends only changes.
 const (
 	metricsEvery = 30 * time.Second
 	metricsSoon  = 5 * time.Second
@@ -70,8 +69,8 @@ type Telemetry struct {
 	send    sender
 }
 
-// Open returns a Telemetry, or nil if nothing should be sent. It does not
-// connect: an unreachable receiver does not block, and the data for it is lost.
+// Open returns a Telemetry, or nil if nothing should be sent. It does not connect. An
+// unreachable receiver does not block the caller; its data is lost.
 func Open(c Config) (*Telemetry, error) {
 	if c.Ghost || c.Endpoint == "" {
 		return nil, nil //nolint:nilnil // a nil Telemetry sends nothing
@@ -153,7 +152,7 @@ func (t *Telemetry) Metrics() sdkmetric.Reader {
 	return t.metrics
 }
 
-// Shutdown sends the pending data and stops. Metrics end with their provider.
+// Shutdown sends the pending data and stops. The meter provider shuts down metrics.
 func (t *Telemetry) Shutdown(ctx context.Context) error {
 	if t == nil {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// ReadLine reads a line without its line break, and truncates one that is longer
-// than the reader's buffer. The last line must end with a line break.
+// ReadLine reads a line without its line break, and truncates a line that is longer than
+// the reader's buffer. The last line must end with a line break.
 func ReadLine(r *bufio.Reader) (string, error) {
 	line, err := r.ReadSlice('\n')
 	kept := string(bytes.TrimSuffix(line, []byte("\n")))

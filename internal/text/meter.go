@@ -1,17 +1,17 @@
 package text
 
-// A Meter counts the bytes and the JSON values of one event of a stream, or of
-// one JSON document, before a decoder sees it: a decoded value may take 1,000
-// times the memory of its JSON. A blank line outside of JSON ends an event and
-// resets the counts. A Meter assumes what encoding/json checks before it
-// decodes, that a string contains no line end. The zero Meter is ready for use.
+// A Meter counts the bytes and the JSON values of one event of a stream, or of one JSON
+// document, before a decoder processes it: a decoded value may take 1,000 times the
+// memory of its JSON. A blank line outside of JSON ends an event and resets the counts.
+// A Meter assumes that no string contains a line end, which encoding/json checks before
+// it decodes. The zero Meter is ready for use.
 type Meter struct {
 	size, values, depth  int
 	quoted, escaped, end bool // end: the last byte except \r was a line end
 }
 
-// Count counts p. It returns false if an event has more than maxSize bytes or
-// more than maxValues values; 0 for maxSize means no limit of bytes.
+// Count counts p. It returns false if an event has more than maxSize bytes or more than
+// maxValues values. If maxSize is 0, the number of bytes is not limited.
 func (m *Meter) Count(p []byte, maxSize, maxValues int) bool {
 	for _, c := range p {
 		m.count(c)

@@ -3,9 +3,8 @@ package text
 
 import "strings"
 
-// Head returns the beginning of s in at most n bytes. It is valid UTF-8: a
-// character that n would split, and invalid bytes, are left out. A negative n
-// counts as 0.
+// Head returns the beginning of s in at most n bytes, as valid UTF-8: it omits invalid
+// bytes, and a character that would be split. A negative n counts as 0.
 func Head(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), max(n, 0))], "") }
 
 // Abbreviate returns s if it has at most n bytes. Otherwise it returns its [Head],

@@ -33,7 +33,7 @@ type Receiver struct {
 	mu       sync.Mutex
 	token    string
 	spans    []*tracepb.Span
-	metrics  map[string]*metricspb.Metric // the newest of each name
+	metrics  map[string]*metricspb.Metric // the newest metric of each name
 	logs     []*logspb.LogRecord
 	all      strings.Builder
 	requests int
@@ -53,7 +53,7 @@ func Start(t testing.TB, token string) *Receiver {
 	coltrace.RegisterTraceServiceServer(server, traces{r: r})
 	colmetrics.RegisterMetricsServiceServer(server, metrics{r: r})
 	collogs.RegisterLogsServiceServer(server, logs{r: r})
-	go func() { _ = server.Serve(l) }() // it ends with Stop
+	go func() { _ = server.Serve(l) }() // Serve returns after Stop
 	t.Cleanup(server.Stop)
 	return r
 }
@@ -121,8 +121,8 @@ func (s logs) Export(_ context.Context, req *collogs.ExportLogsServiceRequest) (
 	return &collogs.ExportLogsServiceResponse{}, nil
 }
 
-// Spans returns the spans so far by name; of those with the same name, the
-// last.
+// Spans returns the spans so far by name. Of several spans with the same name, it
+// returns the last.
 func (r *Receiver) Spans() map[string]*tracepb.Span {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,8 +154,8 @@ func (r *Receiver) Logs() []*logspb.LogRecord {
 	return append([]*logspb.LogRecord(nil), r.logs...)
 }
 
-// Text returns everything that was received as text, so that a test can search
-// it for data that must not be sent.
+// Text returns all received data as text, so that a test can search it for data that
+// must not be sent.
 func (r *Receiver) Text() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
