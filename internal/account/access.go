@@ -36,9 +36,9 @@ func (a Access) String() string {
 	return string(data)
 }
 
-// Reaches reports whether the user may run agents on the repository, given in
-// the form host/path. Admins and owners, who maintain the lists, may use all
-// repositories.
+// Reaches reports whether the user may run agents on the repository, given in the form
+// host/path. Admins and owners may use all repositories, because they maintain the
+// lists.
 func (a Access) Reaches(userID int64, role Role, repo string) bool {
 	if !a.Limited || role.Covers(Admin) {
 		return true
@@ -57,9 +57,9 @@ func matches(pattern, repo string) bool {
 	return pattern == repo
 }
 
-// CheckPattern returns a fault unless the pattern is one that [Access.Reaches]
-// can match: a repository (host/path), all below a folder (host/path/* or
-// host/*), or all repositories (*).
+// CheckPattern returns a fault for a pattern that [Access.Reaches] cannot match. Valid
+// patterns are a repository (host/path), all repositories below a folder (host/path/* or
+// host/*), and all repositories (*).
 func CheckPattern(pattern string) error {
 	below, star := strings.CutSuffix(pattern, "/*")
 	if pattern == "*" {

@@ -51,8 +51,8 @@ const (
 	Session  Kind = "session"   // for a browser, until it signs out
 )
 
-// MaySee reports whether the key allows reading what belongs to the user.
-// Whether it may be changed is up to the route.
+// MaySee reports whether the key allows reading the user's data. Whether the data may be
+// changed depends on the route.
 func (k APIKey) MaySee(userID int64) bool {
 	return k.UserID == userID || k.Role == Viewer || k.Role.Covers(Admin)
 }

@@ -9,6 +9,6 @@ type Audit struct {
 	UserID  int64  // 0 if the user is unknown
 	Address string // client address of the request
 	Action  string // the operation of the API
-	Target  string // the parameters of the operation's path
+	Target  string // the parameters in the operation's path
 	Outcome string // ok, or the error code
 }

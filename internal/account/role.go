@@ -9,7 +9,7 @@ import (
 // Role is a user's role.
 type Role string
 
-// The roles. Each includes the rights of those before it.
+// The roles. Each includes the rights of the previous ones.
 const (
 	Viewer Role = "viewer" // reads everything, changes nothing
 	Member Role = "member" // has their own agents, and sees no others

@@ -11,39 +11,38 @@ import (
 
 // Settings are the team's settings.
 type Settings struct {
-	DefaultModel      string `json:"defaultModel,omitempty"`      // for agents that name none; "" is the server's
+	DefaultModel      string `json:"defaultModel,omitempty"`      // for agents that name no model; "" is the server's
 	FastModel         string `json:"fastModel,omitempty"`         // for titles, summaries, the review of calls and other small tasks; "" is the server's
-	DefaultRepository string `json:"defaultRepository,omitempty"` // for agents that name none; "" is none
+	DefaultRepository string `json:"defaultRepository,omitempty"` // for agents that name no repository; "" is none
 	BaseBranch        string `json:"baseBranch,omitempty"`        // for repositories named without a ref; "" is the default branch
 	HideSummary       bool   `json:"hideSummary,omitempty"`       // the dashboard's lists show no files and no code
-	HideOutside       bool   `json:"hideOutside,omitempty"`       // the same for webhooks and other channels
-	Privacy           bool   `json:"privacy,omitempty"`           // of runs: prompts, replies and actions stay on this server
-	RetentionDays     int    `json:"retentionDays,omitempty"`     // agents that are unused for so long are deleted; 0 means never
-	// Limit is the maximum usage of each run; 0 of a kind means the server's
-	// limit.
+	HideOutside       bool   `json:"hideOutside,omitempty"`       // webhooks and other channels show no files and no code
+	Privacy           bool   `json:"privacy,omitempty"`           // privacy mode of runs: prompts, replies and actions stay on this server
+	RetentionDays     int    `json:"retentionDays,omitempty"`     // agents that are unused for this many days are deleted; 0 means never
+	// Limit is the maximum usage of each run. If a kind is 0, the server's limit applies.
 	Limit        allowance.Amount `json:"limit,omitzero"`
-	MachineDays  int              `json:"machineDays,omitempty"`  // machines that are unused for so long are removed; 0 means the server's period
+	MachineDays  int              `json:"machineDays,omitempty"`  // machines that are unused for this many days are removed; 0 means the server's period
 	NetworkMode  string           `json:"networkMode,omitempty"`  // network mode of machines, like egressMode of an environment; "" is the server's mode
 	NoAutofix    bool             `json:"noAutofix,omitempty"`    // agents do not fix failed checks of their pull requests
 	NetworkAllow string           `json:"networkAllow,omitempty"` // domains, addresses and ranges that the mode also allows, separated by spaces
 }
 
-// ShownOutside reports whether an agent's messages may be sent to other
-// services, for runs that are not in privacy mode.
+// ShownOutside reports whether the messages of an agent may be sent to other services.
+// It does not consider privacy mode.
 func (s Settings) ShownOutside() bool { return !s.HideSummary && !s.HideOutside }
 
-// KeepMachines returns how long an unused machine is kept. most is the server's maximum.
-// For both, 0 means no limit.
-func (s Settings) KeepMachines(most time.Duration) time.Duration {
+// KeepMachines returns how long an unused machine is kept. limit is the server's
+// maximum. In both, 0 means no limit.
+func (s Settings) KeepMachines(limit time.Duration) time.Duration {
 	own := time.Duration(s.MachineDays) * 24 * time.Hour
-	if own == 0 || most != 0 && most < own {
-		return most
+	if own == 0 || limit != 0 && limit < own {
+		return limit
 	}
 	return own
 }
 
-// History is the settings over time: an agent uses the settings from when it
-// was created. The zero value has the defaults.
+// History is the settings over time: an agent uses the settings that applied when it was
+// created. The zero value has the defaults.
 type History struct {
 	Versions []Version `json:"versions"` // oldest first
 }
@@ -54,8 +53,7 @@ type Version struct {
 	Settings
 }
 
-// maxVersions is how many versions are kept. Nothing that is still running
-// needs older ones.
+// maxVersions is how many versions are kept. No running agent needs older versions.
 const maxVersions = 1000
 
 // ParseHistory parses the result of String; "" is the zero value.

@@ -1,5 +1,4 @@
-// Package allowance defines the usage limits of runs, and their usage. It does
-// no I/O.
+// Package allowance defines the usage of runs and its limits. It does no I/O.
 package allowance
 
 import (
@@ -11,8 +10,8 @@ import (
 // Amount is a usage limit or an amount used. In a limit, 0 means unlimited.
 type Amount struct {
 	Turns   int64 `json:"turns,omitempty"`   // replies of the model to the agent itself, not to its subagents
-	Tokens  int64 `json:"tokens,omitempty"`  // of every kind, including those of subagents, summaries and the classifier
-	Cost    int64 `json:"cost,omitempty"`    // of those tokens, in billionths of a US dollar
+	Tokens  int64 `json:"tokens,omitempty"`  // all tokens, including those of subagents, summaries and the classifier
+	Cost    int64 `json:"cost,omitempty"`    // cost of these tokens, in billionths of a US dollar
 	Seconds int64 `json:"seconds,omitempty"` // elapsed time, without time spent waiting for people
 }
 
@@ -91,8 +90,8 @@ func (a Amount) FirstAbove(limit Amount) Kind {
 	return ""
 }
 
-// Spent returns the first kind for which used has reached the limit; "" if
-// there is none.
+// Spent returns the first kind for which used has reached the limit a, or "" if there is
+// none.
 func (a Amount) Spent(used Amount) Kind {
 	for _, k := range Kinds {
 		if most := a.Value(k); most > 0 && used.Value(k) >= most {

@@ -1,8 +1,8 @@
-// Package atomicfile replaces files atomically: a reader, also after a crash,
-// finds either the old contents or the new, never a part.
+// Package atomicfile replaces files atomically: a reader, even after a crash, finds
+// either the complete old contents or the complete new contents.
 //
-// It is for files that Aloft keeps for itself. The tools that edit a user's
-// files have rules of their own about modes, links and concurrent changes.
+// It is for files that only Aloft uses. The tools that edit a user's files have their
+// own rules about modes, links and concurrent changes.
 package atomicfile
 
 import (
@@ -14,10 +14,9 @@ import (
 	"strings"
 )
 
-// Write replaces the file at path with data, or creates it. When it returns nil
-// the file survives a power cut: the file and its folder are synced. On an
-// error the old file is untouched. Concurrent writers are safe; the last one
-// wins.
+// Write replaces the file at path with data, or creates it. Write syncs the file and its
+// folder, so that the file survives a power cut if the error is nil. On an error the old
+// file is untouched. Concurrent writers are safe; the last one wins.
 func Write(path string, data []byte, mode fs.FileMode) error {
 	return write(path, data, mode, (*File).Commit)
 }
@@ -41,17 +40,17 @@ func write(path string, data []byte, mode fs.FileMode, commit func(*File) error)
 	return errors.Join(err, f.Close())
 }
 
-// File is a new version of a file, in the same folder, that is not at its path
-// yet. It is not safe for concurrent use.
+// File is a new version of a file. It is in the same folder, and not yet at the file's
+// path. It is not safe for concurrent use.
 type File struct {
 	*os.File
 	path   string
 	closed bool
 }
 
-// Create begins a new version of the file at path with the given mode, whatever
-// the umask. [File.Commit] puts it in place, [File.Close] drops it.
-// [Unfinished] recognizes the leftovers of a crash.
+// Create begins a new version of the file at path with the given mode, regardless of the
+// umask. [File.Commit] moves it into place, [File.Close] discards it. [Unfinished]
+// recognizes files that a crash has left behind.
 func Create(path string, mode fs.FileMode) (*File, error) {
 	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+unfinished+"*")
 	if err != nil {
@@ -64,17 +63,17 @@ func Create(path string, mode fs.FileMode) (*File, error) {
 	return f, nil
 }
 
-// unfinished is in the names of versions that are not committed.
+// unfinished is part of the names of versions that are not committed.
 const unfinished = ".unfinished-"
 
-// Unfinished reports whether name, the base name of a file, is that of a
-// version that is being written or was left by a crash.
+// Unfinished reports whether name, the base name of a file, belongs to a version that is
+// being written or was left behind by a crash.
 func Unfinished(name string) bool {
 	return strings.HasPrefix(name, ".") && strings.Contains(name, unfinished)
 }
 
-// Commit syncs the file, puts it at its path and syncs the folder. After an
-// error the old file is still in place, unless only the last sync failed.
+// Commit syncs the file, renames it to its path and syncs the folder. After an error the
+// old file is still in place, unless only the last sync failed.
 func (f *File) Commit() error {
 	if err := f.Sync(); err != nil {
 		return err

@@ -37,8 +37,8 @@ type Image struct {
 	Data      []byte `json:"data"`
 }
 
-// Thinking is a model's reasoning. Provider and Opaque allow it to be sent back
-// unchanged to the provider that it came from, and only to that.
+// Thinking is a model's reasoning. Provider and Opaque allow sending it back unchanged,
+// but only to the provider from which it came.
 type Thinking struct {
 	Text     string `json:"text,omitempty"`
 	Provider string `json:"provider,omitempty"`
@@ -50,7 +50,7 @@ type Thinking struct {
 type ToolCall struct {
 	ID   string          `json:"id"`
 	Name string          `json:"name"` // as in the catalogue: "Grep"
-	Args json.RawMessage `json:"args"` // a JSON object, or whatever else the model wrote
+	Args json.RawMessage `json:"args"` // a JSON object, or any other text that the model wrote
 	// Shell is the machine's shell in which the call runs; "" is the agent's.
 	// The sender of the call sets it.
 	Shell string `json:"-"`
@@ -58,27 +58,26 @@ type ToolCall struct {
 	// checked again in the machine after resolving symbolic links. The sender
 	// of the call sets it.
 	Guarded bool `json:"-"`
-	// Unhooked says that no hooks were run for the call, because none were
-	// known. If the machine has hooks, it refuses to start the call. The sender
-	// of the call sets it.
+	// Unhooked says that no hooks were run for the call, because none were known. If the
+	// machine has hooks, it refuses to start the call. The sender of the call sets
+	// Unhooked.
 	Unhooked bool `json:"-"`
-	// Guard lists the machine's checks before a shell command that an allow
-	// list allows runs outside of the sandbox; nil means none. The sender of
-	// the call sets it.
+	// Guard lists the checks that the machine makes before it runs an allow-listed shell
+	// command outside of the sandbox; nil means none. The sender of the call sets Guard.
 	Guard *Guard `json:"-"`
-	// Payload is data that the server adds to the call besides the arguments,
-	// such as a generated image. The sender of the call sets it.
+	// Payload is data that the server adds to the call in addition to the arguments, such
+	// as a generated image. The sender of the call sets Payload.
 	Payload []byte `json:"-"`
 }
 
-// Guard describes a shell command for the check that sandboxed commands could
-// not have changed which programs it starts. If they could, the command runs in
-// the sandbox.
+// Guard describes a shell command so that the machine can check whether sandboxed
+// commands could have changed which programs the command starts. If they could, the
+// command runs in the sandbox.
 type Guard struct {
-	Git       bool     // it runs git
-	Folders   []string // it changes to these before, in order; each is absolute or relative to those before it
+	Git       bool     // the command runs git
+	Folders   []string // folders to which it changes before that, in order; each is absolute or relative to the previous ones
 	Elsewhere bool     // it may run git in other folders too
-	Refuse    bool     // it does not run in the sandbox instead, because it requested to run outside
+	Refuse    bool     // refuse the command instead of running it in the sandbox, because it requested to run outside
 }
 
 // ToolResult is the result of a call.
@@ -121,13 +120,12 @@ func (m Message) PlainText() string {
 
 // Usage counts tokens and their known cost.
 type Usage struct {
-	Input      int64 `json:"input"` // neither read from a cache nor written to one
+	Input      int64 `json:"input"` // tokens that were neither read from a cache nor written to one
 	Output     int64 `json:"output"`
 	CacheRead  int64 `json:"cacheRead"`
 	CacheWrite int64 `json:"cacheWrite"`
-	// Cost is the cost of the Priced tokens, in billionths of a US dollar, at
-	// the prices when they were used. The cost of the other tokens is not
-	// known.
+	// Cost is the cost of the Priced tokens, in billionths of a US dollar, at the prices
+	// when they were used. The cost of the other tokens is unknown.
 	Cost   int64 `json:"cost,omitempty"`
 	Priced int64 `json:"priced,omitempty"`
 }
@@ -140,6 +138,6 @@ func (u Usage) Add(v Usage) Usage {
 // Total returns the number of all tokens of u.
 func (u Usage) Total() int64 { return u.Input + u.Output + u.CacheRead + u.CacheWrite }
 
-// Context returns the number of tokens in the conversation after the reply that
-// u counts.
+// Context returns the number of tokens in the conversation after the reply whose usage
+// is u.
 func (u Usage) Context() int64 { return u.Total() }

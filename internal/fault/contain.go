@@ -5,10 +5,10 @@ import (
 	"runtime/debug"
 )
 
-// Contain calls f and returns its error. If f panics, it returns an internal
-// error whose cause contains the panic and its stack, for the log. Use it
-// around work for one agent: otherwise a defect that this agent triggers would
-// stop the server, and stop it again after every restart.
+// Contain calls f and returns its error. If f panics, it returns an internal error whose
+// cause contains the panic and its stack, for the log. Use Contain around work for one
+// agent: otherwise a bug that this agent triggers would crash the server, and crash it
+// again after every restart.
 func Contain(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -1,6 +1,5 @@
-// Package fault defines errors for the person who has to act on them. An error
-// that is not a fault counts as internal: it is logged, and its text is not
-// shown.
+// Package fault defines errors for the person who has to act on them. An error that is
+// not a fault counts as internal: the server logs it and does not show its text.
 package fault
 
 import (
@@ -10,12 +9,12 @@ import (
 	"strings"
 )
 
-// Kind classifies failures by what a caller can do about them.
+// Kind classifies failures by how a caller can react to them.
 type Kind int
 
 // Kinds of failures.
 const (
-	KindInternal        Kind = iota // our mistake; the text is for the log
+	KindInternal        Kind = iota // a bug in Aloft; the text is for the log
 	KindInvalid                     // the request is wrong; fix it
 	KindUnauthenticated             // not authenticated
 	KindDenied                      // not authorized
@@ -28,13 +27,13 @@ const (
 )
 
 // Error is a failure with a kind. Its methods return the error itself, so that
-// it reads as one sentence where it is made:
+// one expression can create it:
 //
 //	return fault.Invalid("install: %v", err).Hint("see docs/guide/environment.md")
 type Error struct {
 	Kind    Kind
 	Code    string // for programs, snake_case: agent_busy
-	Field   string // of the request, as in its JSON: prompt.text
+	Field   string // field of the request, as in its JSON: prompt.text
 	Message string // for a person; contains no secret
 	Advice  string // the advice
 	Cause   error  // for the log
@@ -54,7 +53,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Hint sets the advice: what to do next.
+// Hint sets the advice: the next step for the person.
 func (e *Error) Hint(format string, args ...any) *Error {
 	e.Advice = fmt.Sprintf(format, args...)
 	return e
@@ -79,18 +78,18 @@ func Unauthenticated(format string, args ...any) *Error {
 	return newError(KindUnauthenticated, "unauthorized", format, args)
 }
 
-// Denied returns an error for a caller who may not do this.
+// Denied returns an error for a caller who is not authorized.
 func Denied(format string, args ...any) *Error {
 	return newError(KindDenied, "forbidden", format, args)
 }
 
-// NotFound returns an error for something that does not exist.
+// NotFound returns an error for an object that does not exist.
 func NotFound(format string, args ...any) *Error {
 	return newError(KindNotFound, "not_found", format, args)
 }
 
-// Conflict returns an error for something that is not in the state that the
-// request needs.
+// Conflict returns an error for an object that is not in the state that the request
+// needs.
 func Conflict(format string, args ...any) *Error {
 	return newError(KindConflict, "conflict", format, args)
 }
@@ -100,12 +99,12 @@ func Exhausted(format string, args ...any) *Error {
 	return newError(KindExhausted, "usage_limit_exceeded", format, args)
 }
 
-// Unavailable returns an error for something that may work later.
+// Unavailable returns an error for a request that may succeed later.
 func Unavailable(format string, args ...any) *Error {
 	return newError(KindUnavailable, "unavailable", format, args)
 }
 
-// Gone returns an error for something that is no longer stored.
+// Gone returns an error for an object that is no longer stored.
 func Gone(format string, args ...any) *Error { return newError(KindGone, "gone", format, args) }
 
 // NotImplemented returns an error for a part of the API that this version does
@@ -118,8 +117,8 @@ func newError(k Kind, code, format string, args []any) *Error {
 	return &Error{Kind: k, Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// Of returns the fault in err's chain. An error without one becomes an internal
-// fault with a generic message, whose cause is err.
+// Of returns the fault in err's chain. If there is none, it returns an internal fault
+// with a generic message and err as its cause.
 func Of(err error) *Error {
 	if f, ok := errors.AsType[*Error](err); ok {
 		return f

@@ -1,4 +1,4 @@
-// Package folder has the noun for the entries of a folder in a machine.
+// Package folder defines the type for the entries of a folder in a machine.
 package folder
 
 import "time"

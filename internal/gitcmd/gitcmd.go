@@ -1,11 +1,10 @@
-// Package gitcmd builds every git command that Aloft runs, in the control plane
-// and in machines. The commands read no system or user configuration, run no
-// hooks, pagers, editors, credential helpers or file system monitors, and never
-// prompt.
+// Package gitcmd builds every git command that Aloft runs, in the control plane and in
+// machines. The commands read no system or user configuration, run no hooks, pagers,
+// editors, credential helpers or file system monitors, and never prompt.
 //
-// git still reads a repository's own configuration, which may name filters and
-// other programs. If that configuration is not trusted, git gets a [StandIn] in
-// place of the repository's git directory.
+// git still reads a repository's own configuration, which may name filters and other
+// programs. If that configuration is not trusted, a [StandIn] replaces the repository's
+// git directory.
 package gitcmd
 
 import (
@@ -15,13 +14,13 @@ import (
 	"strings"
 )
 
-// always applies to every command and overrides configuration files.
+// always lists settings that apply to every command and override configuration files.
 var always = [][2]string{
 	{"core.hooksPath", os.DevNull},
 	{"core.fsmonitor", "false"},
 	{"core.alternateRefsCommand", "true"}, // the program true, which prints nothing
 	{"core.pager", "cat"},
-	{"credential.helper", ""}, // empties the list
+	{"credential.helper", ""}, // resets the list of helpers
 	{"commit.gpgSign", "false"},
 	{"tag.gpgSign", "false"},
 	{"push.gpgSign", "false"},
@@ -40,15 +39,15 @@ var always = [][2]string{
 // Program is the name of git on the PATH.
 const Program = "git"
 
-// Git describes how to run git. The zero value runs the git on the PATH with
-// the process's PATH and no other environment variables.
+// Git describes how to run git. The zero value runs the git in the process's PATH, and
+// sets only PATH and git's own variables.
 type Git struct {
 	Program string      // defaults to "git"
 	Home    string      // HOME: a folder without configuration; defaults to "/nonexistent"
 	System  string      // a trusted configuration file; none if empty
 	Config  [][2]string // additional settings, which override the standard ones
 	Path    string      // PATH; defaults to the process's
-	Env     []string    // overrides the rest of the environment
+	Env     []string    // overrides the other variables
 }
 
 // Args returns the whole command line: the program, the standard settings and
@@ -67,9 +66,8 @@ func (g Git) Args(args ...string) []string {
 	return append(all, args...)
 }
 
-// Environ returns the complete environment of the command. Appended to another
-// environment it overrides everything that git reads, if that contains no other
-// GIT_* variables.
+// Environ returns the complete environment of the command. If it is appended to an
+// environment without GIT_* variables, it overrides all variables that git reads.
 func (g Git) Environ() []string {
 	home, system := g.Home, g.System
 	if home == "" {
@@ -103,9 +101,9 @@ func (g Git) Command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// AsUser returns the command that a person would type, which uses the
-// repository's configuration and hooks. It must be used only in a machine, as
-// the agent's user, where the project's hooks should run.
+// AsUser returns the command as a person would type it. It uses the repository's
+// configuration and hooks, so run it only in a machine, as the agent's user, where the
+// project's hooks should run.
 func AsUser(args ...string) []string { return append([]string{"git"}, args...) }
 
 // Quote quotes a value for a git configuration file.

@@ -57,9 +57,9 @@ func (r Repository) SHA256() bool {
 	return strings.Contains(strings.Join(strings.Fields(text), ""), "objectformat=sha256")
 }
 
-// named returns the folder that a small file names after prefix, such as .git
-// in a linked working tree or commondir in its git directory. It returns "" if
-// there is no such file.
+// named returns the folder whose name follows prefix in a small file, such as .git in a
+// linked working tree or commondir in its git directory. It returns "" if there is no
+// such file.
 func named(path, prefix string) string {
 	at, found := strings.CutPrefix(strings.TrimSpace(small(path)), prefix)
 	if !found || at == "" || strings.ContainsAny(at, "\n\x00") {
@@ -89,13 +89,13 @@ func small(path string) string {
 	return string(text)
 }
 
-// StandIn is a trusted git directory that replaces a repository's own. Refs,
-// objects and shallow boundary are the repository's; the configuration and HEAD
-// are ours, and there are no hooks.
+// StandIn is a trusted git directory that replaces a repository's own. It uses the
+// repository's refs, objects and shallow boundary, but has its own configuration and
+// HEAD, and no hooks.
 type StandIn struct {
-	Dir    string // created if needed; nobody else may write to it
+	Dir    string // created if needed; only the caller may be able to write to it
 	Common string // folder of the repository's refs and objects; may be relative if only git follows the links
-	Head   string // content of HEAD: a commit, or "ref: " and a ref; if empty, a branch that does not exist
+	Head   string // content of HEAD: a commit, or "ref: " and a ref; if empty, HEAD names a branch that does not exist
 	Config string // additional lines of the configuration
 	Bare   bool
 	SHA256 bool
@@ -135,7 +135,8 @@ func (s StandIn) SetHead(to string) error {
 	return atomicfile.WriteUnsynced(filepath.Join(s.Dir, "HEAD"), []byte(to+"\n"), 0o644)
 }
 
-// Link creates a symbolic link at at to to. It replaces an existing file.
+// Link creates a symbolic link at the path at that points to to. It replaces an existing
+// file.
 func Link(to, at string) error {
 	if now, err := os.Readlink(at); err == nil && now == to {
 		return nil
@@ -146,9 +147,8 @@ func Link(to, at string) error {
 	return os.Symlink(to, at)
 }
 
-// On returns a Git that works on the repository through a stand-in, which it
-// writes to dir, with the repository's HEAD, index and working tree. dir must
-// not be shared by concurrent users.
+// On returns a Git that works on the repository's HEAD, index and working tree through a
+// stand-in. It writes the stand-in to dir, which must not be used concurrently.
 func (g Git) On(r Repository, dir string) (Git, error) {
 	s := StandIn{
 		Dir: dir, Common: r.CommonDir, SHA256: r.SHA256(),

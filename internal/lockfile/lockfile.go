@@ -1,11 +1,11 @@
-// Package lockfile locks a file or folder for one process. The kernel releases
-// the lock when the process ends, with one exception: a child that was forked
-// just before inherits the lock and holds it until its exec. So the successor of
-// a killed process may have to wait briefly.
+// Package lockfile locks a file or folder for one process. The kernel releases the lock
+// when the process ends, with one exception: a child that was forked just before
+// inherits the lock and holds it until its exec. So the successor of a killed process
+// may have to wait briefly.
 //
-// A lock belongs to the open file, not to its path. If a holder removes the path
-// while others wait, they get a lock that excludes nobody. [Create] and [Open]
-// check for that; callers that lock a file of their own check with [IsAt].
+// A lock belongs to the open file, not to its path. If a holder removes the path while
+// others wait, they lock a removed file, which excludes nobody. [Create] and [Open]
+// check for that; callers that lock other files check with [IsAt].
 package lockfile
 
 import (
@@ -21,8 +21,8 @@ import (
 // ErrHeld is returned if another process holds the lock.
 var ErrHeld = syscall.EWOULDBLOCK
 
-// The interval between two attempts to get the lock grows from the first to the
-// second of these. flock(2) itself cannot be canceled.
+// Initial and maximum interval between attempts to acquire the lock. flock(2) itself
+// cannot be canceled.
 const (
 	firstLook = time.Millisecond
 	lastLook  = 50 * time.Millisecond
@@ -43,25 +43,24 @@ func Exclusive(f *os.File, patience time.Duration) error {
 // retries until ctx ends, and then returns the cause.
 func Wait(ctx context.Context, f *os.File) error { return wait(ctx, f, syscall.LOCK_EX) }
 
-// WaitShared is [Wait] for a shared lock, which excludes only exclusive ones.
+// WaitShared is [Wait] for a shared lock, which excludes only exclusive locks.
 func WaitShared(ctx context.Context, f *os.File) error { return wait(ctx, f, syscall.LOCK_SH) }
 
-// Block locks f until it is closed. It waits for other holders however long they
-// take, so they must be quick.
+// Block locks f until it is closed. It waits for other holders without a timeout, so
+// they must release the lock soon.
 func Block(f *os.File) error { return flock(f, syscall.LOCK_EX) }
 
 // Shared takes a shared lock on f until it is closed. It returns [ErrHeld] if
 // another process holds an exclusive one.
 func Shared(f *os.File) error { return flock(f, syscall.LOCK_SH|syscall.LOCK_NB) }
 
-// Unlock releases the lock on f at once. Closing f is not enough if this process
-// starts others: a child that was forked just before holds the lock until its
-// exec.
+// Unlock releases the lock on f at once. Closing f is not enough if this process starts
+// other processes: a child that was forked just before holds the lock until its exec.
 func Unlock(f *os.File) error { return flock(f, syscall.LOCK_UN) }
 
-// Create opens the file at path, creates it if it is missing, and locks it until
-// it is closed. It waits until ctx ends, and then returns the cause. The locked
-// file is at path, even if the previous holder removed its own.
+// Create opens the file at path, creates it if it is missing, and locks it until it is
+// closed. It waits until ctx ends, and then returns the cause. The locked file is at
+// path, even if the previous holder removed its file there.
 func Create(ctx context.Context, path string) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
@@ -80,9 +79,9 @@ func Create(ctx context.Context, path string) (*os.File, error) {
 	}
 }
 
-// Open locks the existing file or folder at path until the returned file is
-// closed. It does not wait: it returns [ErrHeld] if another process holds the
-// lock, and [fs.ErrNotExist] if the path is gone or names another file by now.
+// Open locks the existing file or folder at path until the returned file is closed. It
+// does not wait: it returns [ErrHeld] if another process holds the lock, and
+// [fs.ErrNotExist] if the path does not exist or names another file by now.
 func Open(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW, 0)
 	if err != nil {

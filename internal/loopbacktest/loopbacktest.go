@@ -1,6 +1,6 @@
-// Package loopbacktest provides loopback addresses for tests: one on which
-// nothing listens, and one for a program to listen on. Unlike a port that was
-// free a moment ago, no other test can take them.
+// Package loopbacktest provides loopback addresses for tests: one on which no program
+// listens, and one for a program to listen on. Unlike a port that was found free, no
+// other test can take these addresses.
 package loopbacktest
 
 import (

@@ -10,9 +10,9 @@ import (
 	"unicode"
 )
 
-// Problem is a mistake in a server's configuration. Key says where, such as
-// args[1]; "" is the whole server. Problems never contain values of variables,
-// headers or secrets.
+// Problem is a mistake in a server's configuration. Key is its location, such as
+// args[1]; "" is the whole server. Problems never contain values of variables, headers
+// or secrets.
 type Problem struct {
 	Key     string
 	Message string
@@ -25,8 +25,8 @@ var (
 	headerName   = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 )
 
-// reserved are headers that the transport sets itself, or that would change whom
-// a request is for.
+// reserved are headers that the transport sets itself, or that would change the
+// recipient of a request.
 var reserved = []string{
 	"host", "content-length", "content-type", "transfer-encoding", "connection", "upgrade", "accept",
 	"mcp-session-id", "mcp-protocol-version", "last-event-id", "te", "trailer", "proxy-authorization",
@@ -159,8 +159,8 @@ func (s *Server) checkRemote(wrong complain) {
 	}
 }
 
-// checkURL returns why a server cannot have this URL, or "". A URL with a
-// variable is checked again once the variable is replaced.
+// checkURL returns why a server cannot have this URL, or "". A URL with a variable is
+// checked again after the variable is replaced.
 func checkURL(raw string) string {
 	if len(raw) > 4096 {
 		return "it is longer than 4096 bytes"
@@ -211,7 +211,7 @@ func clean(s string, most int) string {
 	return strings.TrimSpace(b.String())
 }
 
-// cleanText is clean for text of many lines.
+// cleanText is clean for a text of several lines.
 func cleanText(s string, most int) string {
 	var b strings.Builder
 	n := 0
@@ -228,8 +228,8 @@ func cleanText(s string, most int) string {
 	return strings.TrimSpace(b.String())
 }
 
-// isInvisible reports whether a character shows nothing, and so can carry words past
-// a person who reads: format characters, tags, and selectors of variants.
+// isInvisible reports whether a character is invisible, and so can hide words from a
+// person: format characters, tags, and variation selectors.
 func isInvisible(r rune) bool {
 	return unicode.In(r, unicode.Cf, unicode.Co, unicode.Cs) || r >= 0xfe00 && r <= 0xfe0f || r >= 0xe0100 && r <= 0xe01ef
 }

@@ -24,7 +24,7 @@ var placeholder = regexp.MustCompile(`\$\{([^{}]*)\}`)
 var bare = regexp.MustCompile(`^([A-Z_][A-Z0-9_]*)(?::-(.*))?$`)
 
 // expand replaces each ${…} in s, without expanding the result again. Unknown
-// expressions stay as they are.
+// expressions stay unchanged.
 func (v Variables) expand(s string) (string, error) {
 	var missing error
 	size := 0
@@ -33,7 +33,7 @@ func (v Variables) expand(s string) (string, error) {
 		if err != nil && missing == nil {
 			missing = err
 		}
-		if size += len(to); size > maxValue { // so that repeating a long variable cannot use up memory
+		if size += len(to); size > maxValue { // limit the size, so that repeating a long variable cannot use up memory
 			return ""
 		}
 		return to
@@ -77,8 +77,8 @@ func (v Variables) one(name, whole string) (string, error) {
 	return "", fmt.Errorf("the variable %s is not set", clean(variable, 80))
 }
 
-// isKnown reports whether every ${…} in s is a known variable; otherwise it
-// returns the first that is not.
+// isKnown reports whether every ${…} in s is a known variable; otherwise it returns the
+// first unknown one.
 func isKnown(s string) (string, bool) {
 	for _, m := range placeholder.FindAllString(s, -1) {
 		if to, err := (Variables{Workspace: "/w"}).one(m[2:len(m)-1], m); err == nil && to == m {

@@ -1,12 +1,11 @@
-// Package mcp defines the concepts of the Model Context Protocol: what a server
-// is, how mcp.json configures servers, which servers an agent gets, and how a
-// server's texts are shown to a model. It does not connect to servers:
-// internal/guest/mcp does that for programs in the machine, and the control
-// plane for remote servers.
+// Package mcp defines the concepts of the Model Context Protocol: what a server is, how
+// mcp.json configures servers, which servers an agent can use, and how a server's texts
+// are shown to a model. It does not connect to servers: internal/guest/mcp does that for
+// programs in the machine, and the control plane for remote servers.
 //
-// A server's descriptions, tools and results are untrusted. A server can
-// neither add a tool to Aloft's catalogue nor change one: its tools are data,
-// shown as the server's own text, and can only be called through CallMcpTool.
+// A server's descriptions, tools and results are untrusted. A server can neither add a
+// tool to Aloft's catalogue nor change one: its tools are data, shown as the server's
+// own text, and can only be called through CallMcpTool.
 package mcp
 
 import (
@@ -16,8 +15,8 @@ import (
 	"aloft/internal/policy/pattern"
 )
 
-// Limits. The number of servers is that of the public API. The others are far
-// above the needs of real servers, and limit the cost of malicious ones.
+// Limits. MaxServers is part of the public API. The others are far above the needs of
+// real servers, and limit the cost of malicious ones.
 const (
 	MaxFile        = 256 << 10 // bytes of mcp.json
 	MaxServers     = 50        // for one agent
@@ -36,7 +35,7 @@ const (
 	maxValue       = 32 << 10 // bytes of an argument, a variable or a header, also after expanding variables
 )
 
-// Transport is how to connect to a server.
+// Transport is the way to connect to a server.
 type Transport string
 
 // The transports.
@@ -53,7 +52,7 @@ type Source string
 // same name.
 const (
 	Team    Source = "team"
-	Agent   Source = "agent" // the request that created the agent, or its run
+	Agent   Source = "agent" // the request that created the agent or the run
 	User    Source = "user"
 	Project Source = "project" // the repository's file
 )
@@ -61,9 +60,9 @@ const (
 // Sources are all sources in order of precedence.
 var Sources = []Source{Team, Agent, User, Project}
 
-// Server is the configuration of one server. Its JSON is that of mcp.json and
-// of the API, without Source and Tools. Env, Headers and Auth may contain
-// secrets and are left out when a Server is logged.
+// Server is the configuration of one server. Its JSON is the format of mcp.json and of
+// the API, without Source and Tools. Env, Headers and Auth may contain secrets and are
+// left out when a Server is logged.
 type Server struct {
 	Name    string    `json:"name"`
 	Type    Transport `json:"type,omitempty"`
@@ -79,8 +78,8 @@ type Server struct {
 	Auth    *Auth             `json:"auth,omitempty"`
 
 	Source Source `json:"source,omitempty"`
-	// Tools are the tools that may be called; * matches any text. nil allows
-	// all, an empty list none.
+	// Tools are the tools that may be called; * matches any text. nil allows all tools, an
+	// empty list none.
 	Tools []string `json:"toolAllowlist,omitzero"`
 }
 
@@ -127,7 +126,7 @@ func quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// LogValue returns the parts of a server to log, which contain no secrets.
+// LogValue returns the parts of a server that contain no secrets, for the log.
 func (s Server) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("name", s.Name), slog.String("type", string(s.Type)), slog.String("source", string(s.Source)))
 }

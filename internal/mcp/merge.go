@@ -10,17 +10,17 @@ import (
 	"aloft/internal/policy/pattern"
 )
 
-// LeftOut is a server that an agent does not get, or that another replaces.
+// LeftOut is a server that an agent cannot use, or that another server replaces.
 type LeftOut struct {
 	Name   string `json:"name"`
 	Source Source `json:"source"`
 	Why    string `json:"why"` // for users; contains no secrets
 }
 
-// Merge returns the servers that an agent gets from all sources, ordered as
-// [Sources] and then by name. If two have the same name, the source with
-// precedence wins: a repository cannot replace a server that the team's rules
-// refer to. The environment can only remove servers.
+// Merge returns the servers that an agent can use from all sources, ordered as [Sources]
+// and then by name. If two have the same name, the earlier source wins: a repository
+// cannot replace a server to which the team's rules refer. The environment can only
+// remove servers.
 func Merge(e environment.Environment, all ...Server) ([]Server, []LeftOut) {
 	var kept []Server
 	var out []LeftOut
@@ -87,8 +87,8 @@ func admit(s Server, list []environment.MCPServer) (Server, bool) {
 	return s, found
 }
 
-// narrow returns the patterns that both lists allow. A pattern in the first
-// list that is wider than those in the second is dropped.
+// narrow returns the patterns that both lists allow. It drops a pattern of the first
+// list that is wider than those of the second.
 func narrow(have, list []string) []string {
 	if have == nil {
 		return list
@@ -108,9 +108,9 @@ func narrow(have, list []string) []string {
 	return slices.Compact(both)
 }
 
-// isNamed reports whether an entry of mcpServerAllowlist matches the server: by
-// its URL, in which * matches any text of the path and *. any part of the host,
-// or by its command and arguments on one line, in which * matches any text.
+// isNamed reports whether an entry of mcpServerAllowlist matches the server. The entry
+// contains either a URL, in which * matches any text of the path and *. any part of the
+// host, or a command with its arguments on one line, in which * matches any text.
 func isNamed(s Server, e environment.MCPServer) bool {
 	if e.Command != "" {
 		return s.Command != "" && pattern.Match(e.Command, s.Line())

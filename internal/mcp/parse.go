@@ -14,8 +14,8 @@ import (
 	"aloft/internal/environment"
 )
 
-// Files are the files in which a repository configures its servers. Only the
-// first that exists is read.
+// Files are the files in which a repository configures its servers. Only the first
+// existing file is read.
 var Files = []string{".aloft/mcp.json", ".cursor/mcp.json"}
 
 // maxDepth limits the nesting of values; valid files use four levels.
@@ -170,7 +170,7 @@ type member struct {
 
 func (m member) path() string { return m.in + m.key }
 
-// members returns the members of an object. If a key occurs twice, the last one
+// members returns the members of an object. If a key occurs twice, the last occurrence
 // counts.
 func (r *reader) members(in string, v hujson.Value) []member {
 	o, ok := v.Value.(*hujson.Object)
@@ -234,8 +234,7 @@ func (r *reader) servers(top hujson.Value) []member {
 	return servers
 }
 
-// notHeeded maps unsupported keys of other clients to the advice what to write
-// instead.
+// notHeeded maps unsupported keys of other clients to advice on alternatives.
 var notHeeded = map[string]string{
 	"autoApprove": "write server:tool into mcpAllowlist of permissions.json",
 	"alwaysAllow": "write server:tool into mcpAllowlist of permissions.json",
@@ -390,8 +389,8 @@ func str(v hujson.Value) (string, bool) {
 	return s, err == nil
 }
 
-// kind returns the type of a value in words. It does not show the value, which
-// may be a secret.
+// kind returns the type of a value for people. It does not show the value, which may be
+// a secret.
 func kind(v hujson.Value) string {
 	switch v.Value.Kind() {
 	case '{':

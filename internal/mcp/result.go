@@ -42,13 +42,13 @@ type Result struct {
 // pictures are the image types that models accept.
 var pictures = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
-// Tool is [Result.Within] for a result that nothing else truncates.
+// Tool is [Result.Truncate] with the limit MaxText.
 func (r Result) Tool() tool.Result { return r.Truncate(MaxText) }
 
-// Truncate converts the result for the model, limited in size: text beyond most
-// bytes is cut in the middle, and images that are too large or of another type
-// are mentioned but not shown.
-func (r Result) Truncate(most int) tool.Result {
+// Truncate converts the result for the model and limits its size. It cuts text longer
+// than limit bytes in the middle. It mentions images that are too large or of another
+// type, but does not show them.
+func (r Result) Truncate(limit int) tool.Result {
 	var text strings.Builder
 	out := tool.Result{Error: r.IsError}
 	said := false
@@ -56,10 +56,10 @@ func (r Result) Truncate(most int) tool.Result {
 		text.WriteString(c.text(&out))
 		said = said || c.Text != ""
 	}
-	if !said && len(r.Structured) > 0 { // if there is text, it says the same
+	if !said && len(r.Structured) > 0 { // if there is text, it repeats the structured content
 		text.WriteString(compact(r.Structured) + "\n")
 	}
-	out.Text = middle(strings.TrimSpace(cleanText(text.String(), 1<<30)), most)
+	out.Text = middle(strings.TrimSpace(cleanText(text.String(), 1<<30)), limit)
 	if out.Text == "" {
 		out.Text = map[bool]string{true: "The server reported that the call failed, without a reason.", false: "(the server returned an empty result)"}[r.IsError]
 		if len(out.Images) > 0 {
@@ -69,7 +69,7 @@ func (r Result) Truncate(most int) tool.Result {
 	return out
 }
 
-// text returns the text that represents a block; an image is added to out.
+// text returns the text that represents a block, and adds an image to out.
 func (c Content) text(out *tool.Result) string {
 	switch {
 	case c.Link != nil:
@@ -89,13 +89,13 @@ func (c Content) text(out *tool.Result) string {
 	return ""
 }
 
-// middle truncates text in the middle to about most bytes.
-func middle(s string, most int) string {
-	if len(s) <= most {
+// middle truncates text in the middle to about limit bytes.
+func middle(s string, limit int) string {
+	if len(s) <= limit {
 		return s
 	}
-	head := strings.ToValidUTF8(s[:most*3/4], "")
-	tail := strings.ToValidUTF8(s[len(s)-most/4:], "")
+	head := strings.ToValidUTF8(s[:limit*3/4], "")
+	tail := strings.ToValidUTF8(s[len(s)-limit/4:], "")
 	return fmt.Sprintf("%s\n… %d bytes of the server's response are left out …\n%s", head, len(s)-len(head)-len(tail), tail)
 }
 

@@ -1,6 +1,6 @@
-// Package need lets a test declare what it needs to run. If it is missing, the
-// test is skipped with the reason, or fails if TEST_NEEDS lists it, so that CI
-// does not skip tests unnoticed.
+// Package need lets a test declare its requirements. If one is missing, the test is
+// skipped with the reason. If TEST_NEEDS lists the requirement, the test fails instead,
+// so that CI does not skip tests unnoticed.
 package need
 
 import (
@@ -31,8 +31,8 @@ func Command(t testing.TB, name string) string {
 	return path
 }
 
-// File skips or fails the test if a file does not exist. what is the name of
-// the need.
+// File skips or fails the test if a file does not exist. what is the name of the
+// requirement.
 func File(t testing.TB, what, path string) {
 	t.Helper()
 	if _, err := os.Stat(path); err != nil {
@@ -40,8 +40,8 @@ func File(t testing.TB, what, path string) {
 	}
 }
 
-// Missing skips or fails the test because of a need that the test checked
-// itself.
+// Missing skips or fails the test because a requirement that the test checked itself is
+// missing.
 func Missing(t testing.TB, what string, why error) {
 	t.Helper()
 	missing(t, what, why)

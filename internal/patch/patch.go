@@ -39,8 +39,8 @@ func (r Range) contains(first, last int) bool {
 	return first >= r.First && last < r.First+r.Count
 }
 
-// Parse reads the output of git diff with the prefixes a/ and b/. It fails if the
-// text is not such output, or if it changes no file.
+// Parse reads the output of git diff with the prefixes a/ and b/. It fails if the text
+// has another format, or if it changes no file.
 func Parse(text string) (Patch, error) {
 	var p Patch
 	lines := strings.Split(text, "\n")
@@ -84,9 +84,9 @@ func Parse(text string) (Patch, error) {
 	return p, nil
 }
 
-// pathOf returns the path of a line with a file's name.
+// pathOf returns the path in a line that names a file.
 func pathOf(name, prefix string) string {
-	name = strings.TrimSuffix(strings.TrimSuffix(name, "\r"), "\t") // git ends names with spaces in a tab
+	name = strings.TrimSuffix(strings.TrimSuffix(name, "\r"), "\t") // git appends a tab to names that contain spaces
 	if name == "/dev/null" {
 		return ""
 	}
@@ -151,8 +151,8 @@ func bodyOf(lines []string, h Hunk) (kinds string, n int, err error) {
 	return b.String(), n, nil
 }
 
-// Check returns why lines of a file are not part of the patch, or nil if they are
-// all within one hunk. oldSide means lines of the version before the change.
+// Check returns why lines of a file are not part of the patch, or nil if they are all
+// within one hunk. If oldSide is set, the lines are in the version before the change.
 func (p Patch) Check(path string, first, last int, oldSide bool) error {
 	known := false
 	var hunks []string

@@ -1,8 +1,8 @@
 package patch
 
-// Place returns the file that has the line, and the number of the line on the other
-// side of the diff: 0 if the change adds or removes it. ok is false if the line is
-// not part of the patch.
+// Place returns the file that has the line, and the line's number on the other side of
+// the diff, or 0 if the change adds or removes the line. ok is false if the line is not
+// part of the patch.
 func (p Patch) Place(path string, line int, oldSide bool) (f File, other int, ok bool) {
 	for _, f := range p.Files {
 		if path == "" || path != f.side(oldSide) {
@@ -42,16 +42,15 @@ func (f File) side(old bool) string {
 	return f.New
 }
 
-// Lines are lines of the new version of a file. First 0 stands for lines of the old
-// version.
+// Lines are lines of the new version of a file. If First is 0, they stand for lines of
+// the old version.
 type Lines struct {
 	Path        string
 	First, Last int
 }
 
-// Changed returns the lines that the patch adds, and those next to lines that it
-// removes, in the order of the patch. Each changed file also has an element with
-// First 0.
+// Changed returns the lines that the patch adds, and the lines next to removed lines, in
+// the order of the patch. For each changed file there is also an element with First 0.
 func (p Patch) Changed() (all []Lines) {
 	for _, f := range p.Files {
 		for _, name := range []string{f.Old, f.New} {

@@ -14,10 +14,10 @@ type Use int
 // Uses of machines.
 const (
 	ForAgent Use = iota
-	ForBuild     // for a build of an environment, without personal secrets, since its result is shared
+	ForBuild     // for a build of an environment; without personal secrets, since the result is shared
 )
 
-// rank returns the precedence of the kind of owner, lowest first.
+// rank returns the precedence of the kind of owner; the lowest rank wins.
 func rank(k Kind) int { return slices.Index([]Kind{OfAgent, OfEnvironment, OfPerson, OfTeam}, k) }
 
 // Applies reports whether a machine with that use and those repositories (in
@@ -34,8 +34,8 @@ func (s Secret) Applies(use Use, repos []string) bool {
 	return len(s.Repos) == 0 || slices.ContainsFunc(s.Repos, func(r string) bool { return slices.Contains(repos, r) })
 }
 
-// Choose returns the secrets for a machine with the given use, sorted by name.
-// If several have the same name, ignoring case, the owner's precedence decides.
+// Choose returns the secrets for a machine with the given use, sorted by name. If
+// several have the same name, ignoring case, the precedence of their owners decides.
 func Choose(all []Sealed, use Use, repos []string) []Sealed {
 	chosen := map[string]Sealed{}
 	for _, s := range all {
@@ -50,8 +50,8 @@ func Choose(all []Sealed, use Use, repos []string) []Sealed {
 	return slices.SortedFunc(maps.Values(chosen), func(a, b Sealed) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// before reports whether a takes precedence over b. It gives a definite order
-// even for two secrets of one owner with the same name, which should not occur.
+// before reports whether a takes precedence over b. The order is total, even if an owner
+// has two secrets with the same name, which should not occur.
 func before(a, b Secret) bool {
 	if x, y := rank(a.Owner.Kind), rank(b.Owner.Kind); x != y {
 		return x < y
@@ -69,7 +69,7 @@ type Set struct {
 	Kept map[string]string
 }
 
-// Add adds a variable, and replaces one of the same name, ignoring case.
+// Add adds a variable, and replaces a variable of the same name, ignoring case.
 func (s *Set) Add(name, value string, hidden bool) {
 	if s.Vars == nil {
 		s.Vars = map[string]string{}
@@ -87,8 +87,7 @@ func (s *Set) Add(name, value string, hidden bool) {
 	}
 }
 
-// Environ returns the variables for the machine, with the list of those that
-// are secret.
+// Environ returns the variables for the machine, including the list of the secret ones.
 func (s Set) Environ() map[string]string {
 	env := maps.Clone(s.Vars)
 	if env == nil {

@@ -1,8 +1,7 @@
-// Package secret defines the secrets that users entrust to a server for their
-// machines: names and owners, which of several with the same name takes
-// precedence, and which of them a build or an agent gets. Values pass through
-// this package but are not stored here: package safe of the control plane
-// encrypts and stores them.
+// Package secret defines the secrets that users store on a server for their machines:
+// names and owners, which secret takes precedence if several have the same name, and
+// which secrets a build or an agent receives. Package safe of the control plane encrypts
+// and stores the values; this package does not store them.
 package secret
 
 import (
@@ -16,7 +15,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// Type is where a secret is used, and whether it may be shown.
+// Type determines where a secret is used, and whether it may be shown.
 type Type string
 
 // Types of secrets.
@@ -29,37 +28,34 @@ const (
 // Kind is the kind of a secret's owner.
 type Kind string
 
-// Kinds of owners, in order of precedence: the first one with a secret of a
-// name wins.
+// Kinds of owners, in order of precedence: if several owners have a secret of the same
+// name, the first kind wins.
 const (
 	OfAgent       Kind = "agent" // the envVars of the API call; deleted with the agent
 	OfEnvironment Kind = "environment"
 	OfPerson      Kind = "personal"
 	OfTeam        Kind = "team"
 
-	// OfForked is for secrets of the agents from which this agent was forked.
-	// Its machine does not get them as variables, but its disk may contain
-	// them.
+	// OfForked is for secrets of the agents from which this agent was forked. Its machine
+	// does not get these as variables, but its disk may contain them.
 	OfForked Kind = "forked"
 
-	OfWebhook Kind = "webhook" // an agent's webhook; in no machine
+	OfWebhook Kind = "webhook" // the secret of an agent's webhook; in no machine
 
-	// Secrets for MCP, which are in no machine either: servers configured by the
-	// team, a user, or the request that created an agent, and the results of
-	// users' sign-ins.
+	// Secrets for MCP, which also are in no machine: servers configured by the team, a
+	// user, or the request that created an agent, and the results of users' sign-ins.
 	OfMCPTeam   Kind = "mcp_team"
 	OfMCPPerson Kind = "mcp_personal"
 	OfMCPAgent  Kind = "mcp_agent"
 	OfMCPSignIn Kind = "mcp_sign_in"
 	OfMCPVisit  Kind = "mcp_visit" // a sign-in in progress
 
-	// Models and git servers that admins have connected, which are in no machine
-	// either.
+	// Models and git servers that admins have connected; also in no machine.
 	OfServer Kind = "server"
 )
 
-// Owner is the owner of a secret. ID is the agent's, the environment's, the
-// user's in decimal, or the team's.
+// Owner is the owner of a secret. ID is the id of an agent or an environment, a user's
+// id in decimal, or the team's id.
 type Owner struct {
 	Kind Kind
 	ID   string
@@ -73,13 +69,13 @@ type Secret struct {
 	ID        string // secv_…; changes with each new value
 	Name      string
 	Type      Type
-	Repos     []string // the repositories whose machines get it, in the form of [Repo]; none means all
+	Repos     []string // repositories whose machines get the secret, in the form of [Repo]; none means all
 	Owner     Owner
 	CreatedAt time.Time
 }
 
-// Sealed is a secret as stored: its value encrypted with a data key, and that
-// key wrapped by a keeper.
+// Sealed is a secret as stored: its value is encrypted with a data key, and a keeper has
+// wrapped the data key.
 type Sealed struct {
 	Secret
 	Keeper string // name of the keeper's key
@@ -96,7 +92,7 @@ const (
 	MaxTotal    = 128 << 10 // bytes of all names and values in one machine
 	MaxRepos    = 100       // of one secret
 	MaxEnvVars  = 50        // of one API call
-	MaxEnvVar   = 4096      // bytes of one value of these
+	MaxEnvVar   = 4096      // bytes of one value in envVars
 )
 
 // NamesVariable lists the names of the secrets in a machine's environment,
@@ -115,8 +111,7 @@ func NewID() string {
 
 var namePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// Fold returns a form of a name that is the same for names that differ only in
-// case.
+// Fold returns the same form for all names that differ only in case.
 func Fold(name string) string { return strings.ToUpper(name) }
 
 // CheckName returns a fault for an invalid name. Variables that control a
@@ -137,7 +132,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// short returns a name in a form that is safe to repeat in an error.
+// short returns a name in a form that is safe to include in an error.
 func short(name string) string {
 	const most = 60
 	if len(name) <= most {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// bootMark is the prefix of a comment line of known_hosts that names the boot
-// of a machine to which a host's keys belong.
+// bootMark is the prefix of a comment line of known_hosts that names the machine's boot
+// to which a host's keys belong.
 const bootMark = "# aloft "
 
 // Forget returns Aloft's known_hosts prepared for a host in the given boot of

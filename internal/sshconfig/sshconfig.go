@@ -1,6 +1,6 @@
-// Package sshconfig edits the two OpenSSH client files that Aloft writes: a
-// section of the user's ssh configuration, between two marker lines, and a
-// known_hosts file of its own. It works on text and does no I/O.
+// Package sshconfig edits the two OpenSSH client files that Aloft writes: a section of
+// the user's ssh configuration, between two marker lines, and Aloft's own known_hosts
+// file. It works on text and does no I/O.
 package sshconfig
 
 import (
@@ -18,9 +18,9 @@ const (
 // ErrMarks is returned if the marker lines are not exactly one pair.
 var ErrMarks = errors.New("the marker lines of Aloft's section are damaged: remove that section by hand, and try again")
 
-// Options returns the ssh options for connecting to a machine. proxy is the
-// command that connects, with one argument per word, to which the host's name
-// is appended; knownHosts is a file.
+// Options returns the ssh options for connecting to a machine. proxy is the command that
+// makes the connection, with one argument per word; Options appends the host's name to
+// it. knownHosts is a file.
 func Options(proxy []string, knownHosts string) ([]string, error) {
 	var command strings.Builder
 	for _, word := range proxy {
@@ -37,9 +37,8 @@ func Options(proxy []string, knownHosts string) ([]string, error) {
 		"ProxyCommand " + command.String() + "%n",
 		"User ubuntu",
 		`UserKnownHostsFile "` + strings.ReplaceAll(knownHosts, "%", "%%") + `"`,
-		// A new machine's key is accepted, since the server, which
-		// authenticates with our API key, makes the connection. A changed key
-		// of a known machine is refused.
+		// Accept the key of a new machine, since the connection goes through the server, which
+		// is authenticated. Refuse a changed key of a known machine.
 		"StrictHostKeyChecking accept-new",
 		"HashKnownHosts no",
 		"UpdateHostKeys no",
@@ -62,9 +61,9 @@ func Stanza(options []string) string {
 	return b.String()
 }
 
-// Set returns the configuration with the stanza: in place of the existing one,
-// or at the end, where it does not affect earlier sections. An empty stanza
-// removes it. old is the previous stanza.
+// Set returns the configuration with the stanza: in place of the existing one, or at the
+// end, where it does not affect earlier sections. An empty stanza removes the existing
+// one. old is the previous stanza.
 func Set(config, stanza string) (changed, old string, err error) {
 	from, to, err := find(config)
 	if err != nil {

@@ -1,8 +1,7 @@
-// Package subagent defines the available subagents: Aloft's own, those that the
-// request for an agent defines, and those that a repository defines in
-// .cursor/agents, .claude/agents and .codex/agents. A repository's definitions
-// are untrusted: their size is limited here, and a model is told where they
-// come from.
+// Package subagent defines the available subagents: Aloft's own, those that the request
+// for an agent defines, and those that a repository defines in .cursor/agents,
+// .claude/agents and .codex/agents. A repository's definitions are untrusted: this
+// package limits their size, and a model is told where they come from.
 package subagent
 
 import (
@@ -72,13 +71,13 @@ func (d Definition) Stateful() bool {
 	return d.File == "" && (d.Name == Debug || d.Name == ComputerUse)
 }
 
-// Looks reports whether it needs a model that accepts images.
+// Looks reports whether the subagent needs a model that accepts images.
 func (d Definition) Looks() bool {
 	return d.File == "" && (d.Name == VideoReview || d.Name == ComputerUse)
 }
 
-// Find returns the definition with that name, "" for [General]: one of Aloft's
-// own, or one of the others. The error is for the model.
+// Find returns the definition with that name; "" means [General]. It searches Aloft's
+// own definitions and others. The error is for the model.
 func Find(name string, others []Definition) (Definition, error) {
 	if name == "" {
 		name = General
@@ -143,8 +142,8 @@ func isReserved(name string) bool {
 	return slices.ContainsFunc(reserved, func(r string) bool { return strings.EqualFold(r, name) })
 }
 
-// Folders contain a repository's definitions; the first that defines a name
-// counts.
+// Folders contain a repository's definitions. If several define a name, the first folder
+// wins.
 var Folders = []string{".cursor/agents", ".claude/agents", ".codex/agents"}
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
@@ -164,7 +163,7 @@ func Parse(file string, data []byte) (d Definition, complaints []string, ok bool
 	if !found {
 		complain("has no front matter between two lines of ---")
 	} else if err := yaml.Unmarshal([]byte(front), &head); err != nil {
-		head = plainPairs(front) // for example a description with a colon
+		head = plainPairs(front) // not valid YAML, for example because of a colon in the description
 		complain("its front matter is not YAML; it is read line by line")
 	}
 	text := func(key string) string {
@@ -214,8 +213,8 @@ func Parse(file string, data []byte) (d Definition, complaints []string, ok bool
 	return d, complaints, ok
 }
 
-// Collect combines the definitions in a repository's files, in order; the first
-// of each name counts.
+// Collect combines the definitions in a repository's files, in order. If several have
+// the same name, the first wins.
 func Collect(files []File) (all []Definition, complaints []string) {
 	for _, f := range files {
 		d, wrong, ok := Parse(f.Path, f.Data)
@@ -240,7 +239,7 @@ type File struct {
 	Data []byte
 }
 
-// cutFront splits a file into its front matter and the rest.
+// cutFront splits a file into its front matter and the remaining text.
 func cutFront(text string) (front, body string, found bool) {
 	text = strings.ReplaceAll(strings.TrimPrefix(text, "\uFEFF"), "\r\n", "\n")
 	rest, ok := strings.CutPrefix(text, "---\n")

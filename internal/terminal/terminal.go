@@ -1,5 +1,5 @@
-// Package terminal has the nouns for the terminals of a machine, which people
-// and the agent share.
+// Package terminal defines types for the terminals of a machine, which people and the
+// agent share.
 package terminal
 
 import (
@@ -17,16 +17,16 @@ type Terminal struct {
 	Attached      int       // number of viewers
 	Columns, Rows int
 	Command       string // foreground command
-	Dir           string // its working directory
-	PID           int    // of the foreground program, in the machine; 0 outside of it
+	Dir           string // working directory of the command
+	PID           int    // pid of the foreground program, valid in the machine; 0 outside of it
 	Dead          bool   // whether its command has exited
-	ExitCode      *int   // of a dead terminal; nil if unknown
+	ExitCode      *int   // exit code of a dead terminal; nil if unknown
 }
 
 // New describes a terminal to create. Every field is optional.
 type New struct {
 	Name          string
-	Command       string // for the user's shell; by default a login shell
+	Command       string // command line for the user's shell; by default a login shell
 	Dir           string
 	Env           map[string]string
 	Columns, Rows int

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Texts of the results of calls that did not run to their end because of
-// something other than the call itself.
+// Texts of the results of calls that were interrupted for a reason other than the call
+// itself.
 const (
 	Lost = "the machine was lost while this call was running; the call may have had some or all of its effect. " +
 		"Files on disk are unchanged; processes, shell variables and the working directory are gone."
@@ -16,7 +16,7 @@ const (
 	NotEnded     = "the call was aborted but did not end in time; it may have had some or all of its effect"
 )
 
-// Interrupted reports whether the text of a result is one of these.
+// Interrupted reports whether the text of a result is one of these texts.
 func Interrupted(text string) bool {
 	return slices.ContainsFunc([]string{Lost, Restarted, NeverStarted, NotEnded}, func(t string) bool { return strings.HasPrefix(text, t) })
 }

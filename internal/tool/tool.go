@@ -1,6 +1,6 @@
-// Package tool is the catalogue of tools that a model may call, with their
-// descriptions. The catalogue is generated from proto/agent/v1 by make generate
-// and embedded, so that a machine cannot offer a model tools of its own.
+// Package tool is the catalogue of tools that a model may call, with their descriptions.
+// make generate generates the catalogue from proto/agent/v1. It is embedded in the
+// program, so that a machine cannot offer its own tools to a model.
 package tool
 
 import (
@@ -35,7 +35,7 @@ const (
 	Prepared Runner = "prepared" // exec-daemon, with data that the server adds to the call
 	MCP      Runner = "mcp"      // an MCP server, in the machine or elsewhere
 	Server   Runner = "server"   // the server itself
-	Subagent Runner = "subagent" // a conversation of its own
+	Subagent Runner = "subagent" // a separate conversation
 	Person   Runner = "person"   // a person, who answers
 )
 
@@ -73,13 +73,13 @@ const (
 var catalogue = sync.OnceValue(func() []Spec {
 	var specs []Spec
 	if err := json.Unmarshal(catalogueJSON, &specs); err != nil {
-		panic(fmt.Sprintf("tool: catalogue.json: %v", err)) // embedded: any test finds it
+		panic(fmt.Sprintf("tool: catalogue.json: %v", err)) // the catalogue is embedded, so any test would detect this
 	}
 	return specs
 })
 
-// Catalogue returns every tool, in the order in which models are offered them.
-// The caller must not modify it.
+// Catalogue returns all tools, in the order in which they are offered to models. The
+// caller must not modify it.
 func Catalogue() []Spec { return catalogue() }
 
 // Lookup returns the tool with that name.

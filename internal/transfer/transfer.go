@@ -1,8 +1,7 @@
-// Package transfer copies files and folders between this computer and a
-// machine, over sftp. What a machine says about its files is untrusted: names
-// are validated, nothing is written outside the destination folder, links that
-// lead out of it and special files are skipped, and set-user-id bits are
-// dropped.
+// Package transfer copies files and folders between this computer and a machine, over
+// sftp. The machine's data about its files is untrusted: names are validated, nothing is
+// written outside the destination folder, links that lead out of that folder and special
+// files are skipped, and set-user-id bits are dropped.
 package transfer
 
 import (
@@ -33,9 +32,9 @@ type Report struct {
 
 func (r *Report) skip(name, why string) { r.Skipped = append(r.Skipped, name+": "+why) }
 
-// Get copies a file or folder from the machine to a path on this computer. If
-// that path is a folder, the copy is put in it under the last name in remote. The
-// machine is not asked for a name: it could answer with .bashrc.
+// Get copies a file or folder from the machine to a path on this computer. If that path
+// is a folder, the copy is put in the folder under the last name in remote. Get does not
+// ask the machine for a name: the machine could answer .bashrc.
 func Get(c *sftp.Client, remote, local string) (Report, error) {
 	var r Report
 	info, err := c.Stat(remote)
@@ -175,8 +174,8 @@ func (g *getter) isInside(local, to string) bool {
 	return err == nil && (inside == "." || filepath.IsLocal(inside))
 }
 
-// Put copies a file or folder from this computer to a path in the machine. If
-// that path is a folder, the copy is put in it under the original name.
+// Put copies a file or folder from this computer to a path in the machine. If that path
+// is a folder, the copy is put in the folder under the original name.
 func Put(c *sftp.Client, local, remote string) (Report, error) {
 	var r Report
 	info, err := os.Stat(local)
@@ -262,7 +261,7 @@ func put(c *sftp.Client, local, remote string, info fs.FileInfo, r *Report) erro
 	return nil
 }
 
-// remoteError marks an error as one of the machine's file.
+// remoteError marks an error as one about the machine's file.
 func remoteError(remote string, err error) error {
 	if err == nil {
 		return nil

@@ -33,7 +33,7 @@ func Start(t testing.TB, width, height int) Server {
 	}
 	defer func() { _ = said.Close() }()
 	var log bytes.Buffer
-	// The test's clean-up stops it, after processes that were started later.
+	// The test's clean-up stops the server, after processes that were started later.
 	cmd := exec.Command(program, "-displayfd", "3", "-rfbport=-1", "-rfbunixpath="+path, "-SecurityTypes", "None",
 		"-geometry", fmt.Sprintf("%dx%d", width, height), "-depth", "24")
 	cmd.ExtraFiles, cmd.Stderr = []*os.File{says}, &log
@@ -45,10 +45,10 @@ func Start(t testing.TB, width, height int) Server {
 		_ = cmd.Wait()
 	})
 	_ = says.Close()
-	number, err := io.ReadAll(io.LimitReader(said, 16)) // the server closes it once it is ready
+	number, err := io.ReadAll(io.LimitReader(said, 16)) // the server closes the pipe once it is ready
 	if err != nil || len(number) == 0 {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // so that the log is complete
+		_ = cmd.Wait() // wait so that the log is complete
 		t.Fatalf("no display: %v\n%s", err, &log)
 	}
 	return Server{Display: ":" + strings.TrimSpace(string(number)), Socket: path}

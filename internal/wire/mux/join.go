@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Join copies between two connections in both directions until both have ended,
-// and closes them. It forwards the end of each direction separately, so that a
-// peer that has finished sending still receives the response.
+// Join copies between two connections in both directions until both directions have
+// ended, and closes the connections. It forwards the end of each direction separately,
+// so that a peer that has finished sending still receives the response.
 func Join(a, b net.Conn) {
 	done := make(chan struct{})
 	go func() {

@@ -27,9 +27,9 @@ const (
 // no unread data.
 const idleBuffer = 64 << 10
 
-// meter is the raw connection under a session. It parses the frames in both
-// directions and tracks how much memory the peer makes this end use. If a frame
-// would exceed a limit, it fails the read before the session sees the frame.
+// meter is the raw connection under a session. It parses the frames in both directions
+// and tracks how much memory the peer makes this process use. If a frame would exceed a
+// limit, the meter fails the read before the session sees the frame.
 type meter struct {
 	net.Conn
 	parity  uint32 // of the ids of streams that this end opens: 0 or 1
@@ -149,7 +149,7 @@ func (m *meter) exceed(format string, args ...any) error {
 	return m.exceeded
 }
 
-// sent counts a frame that this end sends.
+// sent counts a frame that this peer sends.
 func (m *meter) sent(f frame) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -168,8 +168,7 @@ func (m *meter) sent(f frame) error {
 	return nil
 }
 
-// release stops counting a stream that has ended at both ends. m.mu must be
-// held.
+// release stops counting a stream that both peers have ended. m.mu must be held.
 func (m *meter) release(h *holding) {
 	if h.gone || !h.peerDone || !h.weDone {
 		return

@@ -3,8 +3,8 @@
 // identifies its purpose. The control plane is the client of the connection and
 // pod-daemon the server, but both may open streams.
 //
-// yamux carries the streams. This package adds their names, limits on a hostile
-// peer, and counts of bytes.
+// yamux carries the streams. This package adds their names, limits on a hostile peer,
+// and counts of bytes.
 package mux
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
-// Stream names, and who serves them.
+// Stream names, and the programs that serve them.
 const (
 	Pod  = "pod"  // pod.v1 over HTTP/2; served by pod-daemon
 	Exec = "exec" // agent.v1 over HTTP/2; pod-daemon forwards it to exec-daemon

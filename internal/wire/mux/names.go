@@ -1,6 +1,6 @@
 package mux
 
-// More stream names, and who serves them.
+// More stream names, and the programs that serve them.
 const (
 	PTY   = "pty"   // docs/reference/pty.md over a WebSocket; pod-daemon forwards it to exec-daemon
 	Token = "token" // HTTP/1.1, POST /v1/tokens/oidc; served by the control plane
