@@ -16,13 +16,13 @@ import (
 	"aloft/internal/conversation"
 )
 
-// frames are a browser's figures about the frames of a page: frames per second,
-// 95th percentile of the frame time in milliseconds, share of late frames, and
-// main-thread milliseconds per frame.
+// frames are a browser's measurements of a page's frames: frames per second, 95th
+// percentile of the frame time in milliseconds, share of late frames, and main-thread
+// milliseconds per frame.
 type frames struct{ Rate, P95, Late, Work float64 }
 
-// seen are the results of web/test/perf.ts in milliseconds, except FirstLoad in
-// bytes. Yardstick has the baseline of each.
+// seen are the results of web/test/perf.ts in milliseconds, except FirstLoad in bytes.
+// Yardstick has the baseline of each result.
 type seen struct {
 	FirstLoad                  int64
 	FirstAgent, Opens          float64
@@ -33,8 +33,8 @@ type seen struct {
 	}
 }
 
-// dashboard measures the dashboard in a browser: with a server that has 5,000
-// agents, and its frame rate on demo data in which twenty agents write at once.
+// dashboard measures the dashboard in a browser: first with a server that has 5,000
+// agents, then its frame rate on demo data in which twenty agents write at once.
 func dashboard() (rows []row, err error) {
 	fmt.Fprintln(os.Stderr, "measuring the dashboard")
 	dir, err := os.MkdirTemp("", "aloft-bench-")

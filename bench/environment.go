@@ -10,10 +10,9 @@ import (
 	"time"
 )
 
-// environments measures the time from creating an agent, in a repository with
-// an environment.json, to the end of its first prompt, which the model answers
-// at once: for the first agent, which waits for the build, and for a later one
-// on that build.
+// environments measures the time from creating an agent to the end of its first prompt,
+// in a repository with an environment.json. The model answers at once. It measures the
+// first agent, which waits for the build, and a later agent on that build.
 func environments() (rows []row, err error) {
 	fmt.Fprintln(os.Stderr, "measuring environments")
 	dir, err := os.MkdirTemp("", "aloft-bench-")

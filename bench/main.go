@@ -1,6 +1,6 @@
-// Bench measures the cost of Aloft, compares each figure with a baseline
-// measured in the same run on the same machine, and prints a table. Times
-// depend on the machine, so compare the ratios. It needs root and bin/aloft.
+// Bench measures the cost of Aloft, compares each result with a baseline measured in the
+// same run on the same machine, and prints a table. Times depend on the machine, so
+// compare the ratios. It needs root and bin/aloft.
 package main
 
 import (
@@ -20,7 +20,7 @@ type row struct {
 	work, ours, yardstick, against, aim string
 }
 
-// suite is a Go benchmark that measures both sides of a comparison.
+// suite is a Go benchmark that measures both Aloft and the baseline.
 type suite struct {
 	pkg, name, times string
 	rows             func(*figures) []row
@@ -231,11 +231,11 @@ func main() {
 
 // figures are the results of a suite.
 type figures struct {
-	// values maps the name of a benchmark to nanoseconds. Keys ending in /p99 are
-	// the 99th percentile, in /files the number of files. A benchmark that
-	// measures its own baseline has keys that end in the metric's unit.
+	// values maps the name of a benchmark to nanoseconds. Keys ending in /p99 are the 99th
+	// percentile; keys ending in /files are the number of files. The keys of a benchmark
+	// that measures its own baseline end in the metric's unit.
 	values  map[string]float64
-	missing []string // names that were asked for and not reported
+	missing []string // names that were requested but not reported
 }
 
 // of returns the value with the given name. If there is none, it returns 0 and

@@ -53,7 +53,7 @@ func product() (rows []row, err error) {
 	if err := fill(filepath.Join(dir, "data"), 10_000); err != nil {
 		return rows, err
 	}
-	s, err := serveWith(dir, once, "quotas: {agents: 0}\n") // the stored agents are of one person
+	s, err := serveWith(dir, once, "quotas: {agents: 0}\n") // all stored agents belong to one person
 	if err != nil {
 		return rows, err
 	}
@@ -97,8 +97,8 @@ func (s *server) atRest() (int64, error) {
 	return idle, s.do(http.MethodDelete, path, nil, &none)
 }
 
-// settled is how long after a run's end its machine counts as idle. Its daemons
-// free memory that only their start needed two seconds after that.
+// settled is how long after a run's end its machine counts as idle. Two seconds after
+// the start, the machine's daemons free memory that they needed only for the start.
 const settled = 5 * time.Second
 
 // fill creates a store of n agents, each with a finished run.
@@ -160,7 +160,7 @@ func serveWith(dir, plays, more string) (*server, error) {
 			return nil, err
 		}
 		ready = resp.StatusCode == http.StatusOK
-		_ = resp.Body.Close() // it is empty or says to wait
+		_ = resp.Body.Close() // the body is empty, or tells the client to wait
 	}
 	s.started = time.Since(begun)
 	key, err := os.ReadFile(filepath.Join(dir, "data", "admin.key"))
@@ -211,9 +211,8 @@ func (s *server) ask(method, path string, body any) ([]byte, error) {
 	return text, err
 }
 
-// list reads the first n agents. It lists another user's agents: the first
-// start creates an admin key whose own user has no agents, and only non-empty
-// pages are worth measuring.
+// list reads the first n agents of all users. The first start creates an admin key whose
+// own user has no agents, and only non-empty pages are worth measuring.
 func (s *server) list(n int) error {
 	var page struct {
 		Items      []struct{ ID string }
@@ -235,8 +234,8 @@ func (s *server) list(n int) error {
 	return nil
 }
 
-// guests returns the memory usage of the processes in the agent's machine,
-// which it finds by their cgroup. The egress process is in another cgroup.
+// guests returns the memory usage of the processes in the agent's machine. It finds them
+// by their cgroup; the egress process is in another cgroup.
 func guests(agentID string) int64 {
 	var sum int64
 	dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is valid
@@ -253,8 +252,8 @@ func guests(agentID string) int64 {
 	return sum
 }
 
-// memory returns the process's proportional set size in bytes, in which each
-// shared page is divided among its users.
+// memory returns the process's proportional set size in bytes. It divides each shared
+// page among the processes that share it.
 func memory(pid int) int64 {
 	rollup, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil {
@@ -271,7 +270,8 @@ func memory(pid int) int64 {
 
 func mib(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
-// serverOf returns the child of a process, or 0: aloft serve starts the server as another user.
+// serverOf returns the child process that is the server, or 0: aloft serve starts the
+// server as another user.
 func serverOf(pid int) (child int) {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, f := range files {

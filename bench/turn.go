@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// provider is a Chat Completions server that responds at once: with a call of
-// Shell `true`, and after the last turn with a final message.
+// provider is a Chat Completions server that responds at once: with a call of Shell
+// `true` in each turn, and with a final message after the last turn.
 type provider struct {
 	turns int
 
@@ -139,15 +139,15 @@ func (s *server) work(model string) (id string, err error) {
 		case "FINISHED":
 			return made.Agent.ID, nil
 		case "CREATING", "RUNNING":
-			time.Sleep(100 * time.Millisecond) // poll, since a stream would add load to the server
+			time.Sleep(100 * time.Millisecond) // poll, because a stream would add load to the server
 		default:
 			return "", fmt.Errorf("the run ended %s", run.Status)
 		}
 	}
 }
 
-// between returns the times between consecutive requests, from request number
-// from (counting from 1) to number to.
+// between returns the times between consecutive requests. from and to are request
+// numbers, counted from 1.
 func (p *provider) between(from, to int) (out []float64) {
 	for i := from; i < to; i++ {
 		out = append(out, float64(p.asked[i].Sub(p.asked[i-1])))
@@ -155,9 +155,9 @@ func (p *provider) between(from, to int) (out []float64) {
 	return out
 }
 
-// appends returns the times at which the server's store wrote to the agent's
-// journal, each in a transaction with one fsync. All events of one append have
-// the same time.
+// appends returns the times at which the server's store wrote to the agent's journal.
+// Each write is a transaction with one fsync. All events of one append have the same
+// time.
 func (s *server) appends(agentID string) (at []time.Time, err error) {
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.dir, "data", "aloft.db")+"?mode=ro")
 	if err != nil {

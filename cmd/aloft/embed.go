@@ -5,8 +5,9 @@ import (
 	"io/fs"
 )
 
-// embedded holds the files that make build adds: the machine binaries, the OCI
-// runtime, and the dashboard in the folder web. It is empty in a build without make.
+// embedded holds the files that make build adds: the machine binaries, the OCI runtime,
+// and the dashboard in the folder web. It is empty if the program was built without
+// make.
 //
 //go:embed embedded
 var embedded embed.FS

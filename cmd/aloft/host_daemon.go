@@ -22,8 +22,8 @@ import (
 	"aloft/internal/server/unprivileged"
 )
 
-// Environment variables of the server's process. The first file that it inherits is
-// the listener of the API.
+// Environment variables of the server's process. The first file that the process
+// inherits is the listener of the API.
 const (
 	hostDaemonVariable = "ALOFT_HOST_DAEMON" // address of the host-daemon's socket
 	inheritVariable    = "ALOFT_INHERIT"     // set if the process inherits a listener
@@ -32,7 +32,7 @@ const (
 // Descriptors that the server's process inherits.
 const (
 	firstFile = 3 // the listener
-	lockFile  = 4 // the lock of the data folder, which the process only keeps open
+	lockFile  = 4 // the lock of the data folder; the process only keeps it open
 )
 
 // hostDaemon returns a host-daemon for the server of the user, and its logger, which the
@@ -64,9 +64,9 @@ func (c serving) hostDaemon(u unprivileged.User) (*hostd.Daemon, io.Closer, erro
 }
 
 // serveAsUser runs the server in a process of the user, and the host-daemon in this
-// one, which is root's.
+// process, which runs as root.
 func serveAsUser(ctx context.Context, c serving, u unprivileged.User) (err error) {
-	if _, err := server.LoadConfig(c.file, c.getenv); err != nil { // its errors come first
+	if _, err := server.LoadConfig(c.file, c.getenv); err != nil { // report errors of the configuration first
 		return err
 	}
 	if err := c.giveData(u); err != nil {
@@ -113,13 +113,14 @@ func serveAsUser(ctx context.Context, c serving, u unprivileged.User) (err error
 	return errors.Join(exitOf(err), <-ended)
 }
 
-// listenAbstract returns a listener at an address that is not in the file system.
+// listenAbstract returns a listener on an abstract socket, which is not in the file
+// system.
 func listenAbstract() (*net.UnixListener, error) {
 	name := fmt.Sprintf("@aloft-host-daemon-%d-%d", os.Getpid(), time.Now().UnixNano())
 	return net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
 }
 
-// passSignals passes the end of ctx, as SIGTERM, and SIGHUP to the process until done
+// passSignals forwards the end of ctx, as SIGTERM, and SIGHUP to the process until done
 // ends.
 func passSignals(ctx, done context.Context, p *os.Process) {
 	hangUp := make(chan os.Signal, 1)
@@ -136,12 +137,12 @@ func passSignals(ctx, done context.Context, p *os.Process) {
 		case <-hangUp:
 			pass = syscall.SIGHUP
 		}
-		_ = p.Signal(pass) // it may have ended
+		_ = p.Signal(pass) // the process may have ended
 	}
 }
 
-// exitOf returns the error with which this process ends after the server's, which has
-// printed its own error.
+// exitOf returns the error for this process, given the error of the server's process,
+// which has printed its own error.
 func exitOf(err error) error {
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	switch {
@@ -211,8 +212,8 @@ func (c serving) runHostDaemon(ctx context.Context, u unprivileged.User, socket 
 	return daemon.Serve(ctx, l)
 }
 
-// listenHostDaemon returns the socket that the service manager passes, or listens at the
-// path.
+// listenHostDaemon returns the socket that the service manager passes, or else listens
+// at the path.
 func (c serving) listenHostDaemon(u unprivileged.User, socket string) (*net.UnixListener, error) {
 	if c.getenv("LISTEN_PID") == strconv.Itoa(os.Getpid()) && c.getenv("LISTEN_FDS") == "1" {
 		l, err := net.FileListener(os.NewFile(firstFile, "host-daemon"))
@@ -240,7 +241,8 @@ func (c serving) listenHostDaemon(u unprivileged.User, socket string) (*net.Unix
 	return l, nil
 }
 
-// notifyReady tells the service manager that this process serves, as sd_notify(3) says.
+// notifyReady tells the service manager that this process is serving, as described in
+// sd_notify(3).
 func notifyReady(socket string) error {
 	if socket == "" {
 		return nil

@@ -1,5 +1,5 @@
-// Command aloft is the Aloft server and its command-line client. This package holds
-// the table of commands and those that start a server.
+// Command aloft is the Aloft server and its command-line client. This package holds the
+// table of commands, and the commands that start a server.
 package main
 
 import (
@@ -38,10 +38,10 @@ func main() {
 	os.Exit(code)
 }
 
-// app is the commands' shared state, with the methods of this package.
+// app is the state that all commands share, with the methods of this package.
 type app struct {
 	*command.App
-	standalone bool // this process is the command, and not a test of it
+	standalone bool // this process runs only the command, and is not a test
 }
 
 // newApp returns the state for one command with the given environment.
@@ -62,8 +62,8 @@ func (a *app) commands() []*cobra.Command {
 	)
 }
 
-// run runs a command and returns its exit code. Everything it needs is an argument, so
-// tests can run whole commands in process.
+// run runs a command and returns its exit code. All inputs are arguments, so tests can
+// run whole commands in their own process.
 func run(ctx context.Context, args []string, getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return newApp(getenv).run(ctx, args, stdin, stdout, stderr)
 }
@@ -148,14 +148,14 @@ func checkArgs(cmd *cobra.Command) {
 	}
 }
 
-// didYouMean adds the commands to err's hint that are spelled like the unknown one in
-// args.
+// didYouMean adds to err's hint the commands that are spelled like the unknown command
+// in args.
 func didYouMean(cmd *cobra.Command, args []string, err error) error {
 	p, ok := errors.AsType[*cli.Problem](err)
 	if !ok || len(args) == 0 || !cmd.HasSubCommands() {
 		return err
 	}
-	cmd.SuggestionsMinimumDistance = 2 // edits
+	cmd.SuggestionsMinimumDistance = 2 // maximum edit distance
 	like := cmd.SuggestionsFor(args[0])
 	if len(like) == 0 {
 		return err
@@ -175,7 +175,8 @@ func problemOf(err error) *cli.Problem {
 		p.Exit, p.Code, p.Message = cli.Usage, "usage", u.Error()
 	}
 	if f, ok := errors.AsType[*fault.Error](err); ok {
-		// The text around a fault says where it happened. Its advice becomes the hint.
+		// The text around a fault says where the fault happened. The fault's advice becomes
+		// the hint.
 		p.Code, p.Hint = f.Code, f.Advice
 		if p.Hint != "" {
 			p.Message = strings.Replace(p.Message, " ("+p.Hint+")", "", 1)

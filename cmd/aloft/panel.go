@@ -22,7 +22,8 @@ func (a *app) panel(ctx context.Context, in, out *os.File) error {
 			}
 			return c, nil
 		},
-		// Attach runs in a separate process, so that its keyboard reader ends with it.
+		// Attach runs in a separate process, so that its keyboard reader ends with the
+		// process.
 		Attach: func(agentID string) *exec.Cmd {
 			cmd := exec.CommandContext(ctx, self, a.attachArgs(agentID)...)
 			cmd.Stdin, cmd.Stdout = in, out

@@ -82,7 +82,7 @@ start. SIGHUP makes it read its configuration again.`,
 // serving holds the settings with which a server is started.
 type serving struct {
 	options      server.Options
-	file, store  string // of the flags
+	file, store  string // values of the flags
 	hostDaemonAt string // address of the host-daemon; "" without one
 	level        slog.Level
 	getenv       func(string) string
@@ -97,7 +97,7 @@ func (a *app) newServing() serving {
 	}
 }
 
-// addFlags adds the flags that the server and the host-daemon have in common.
+// addFlags adds the flags that the server and the host-daemon share.
 func (c *serving) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.file, "config", c.file, "configuration `file` of the server (ALOFT_CONFIG)")
 	cmd.Flags().StringVar(&c.options.Data, "data", c.options.Data, "data `folder` of the server (ALOFT_DATA)")
@@ -119,8 +119,8 @@ func (c serving) giveData(u unprivileged.User) error {
 	return nil
 }
 
-// newLogger returns a logger that redacts the configuration's secrets, and the function
-// that replaces these. The caller must close log.
+// newLogger returns a logger that redacts the configuration's secrets, and a function
+// that replaces these secrets. The caller must close log.
 func (c serving) newLogger(config server.Config) (logger *slog.Logger, setSecrets func(map[string]string), log io.Closer) {
 	var secrets atomic.Pointer[redact.Redactor]
 	setSecrets = func(values map[string]string) { secrets.Store(redact.New(values)) }
@@ -129,9 +129,9 @@ func (c serving) newLogger(config server.Config) (logger *slog.Logger, setSecret
 	return slog.New(slog.NewTextHandler(live, &slog.HandlerOptions{Level: c.level})), setSecrets, live
 }
 
-// serve runs a server until ctx is done. After a reload, and after SIGHUP, it
-// opens the server again with the current configuration. If that is invalid, it
-// reports the error, and the server continues with the previous one.
+// serve runs a server until ctx is done. After a reload, and after SIGHUP, it opens the
+// server again with the current configuration. If the current configuration is invalid,
+// serve reports the error, and the server continues with the previous one.
 func serve(ctx context.Context, c serving) (err error) {
 	if c.getenv(inheritVariable) != "" {
 		syscall.CloseOnExec(firstFile)
@@ -194,8 +194,8 @@ func serve(ctx context.Context, c serving) (err error) {
 	}
 }
 
-// loadFromHostDaemon reads the configuration by the host-daemon, since the server may not
-// read the file. The configuration opens the host-daemon's host with the same text.
+// loadFromHostDaemon reads the configuration through the host-daemon, because the server
+// may not be able to read the file. config.Host opens the host for the same text.
 func (c serving) loadFromHostDaemon(ctx context.Context) (server.Config, error) {
 	client := hostd.NewClient(c.hostDaemonAt)
 	loaded, err := client.Load(ctx)
@@ -226,9 +226,10 @@ func (c serving) load(ctx context.Context) (config server.Config, found string, 
 	return config, found, err
 }
 
-// useFoundModel makes a server without a configuration file use the model of an API
-// key in the environment, and returns a message about that. A local model server
-// is named but not used: any user of this host may have started it.
+// useFoundModel makes a server without a configuration file use a model for which the
+// environment has an API key, and returns a message about that. The message also names a
+// local model server, but the server does not use it: any user of this host may have
+// started it.
 func useFoundModel(ctx context.Context, config *server.Config, getenv func(string) string) string {
 	if m, variable := server.ModelOfKey(getenv); variable != "" {
 		config.Models, config.DefaultModel = []server.ModelConfig{m}, m.ID

@@ -11,23 +11,23 @@ import (
 	"strings"
 )
 
-// Names of environment variables. Every flag except -p can also be set by a
-// variable: envPrefix plus the flag's name in capitals, such as
-// EXEC_DAEMON_LOG_LEVEL. Flags take precedence.
+// Names of environment variables. Every flag except -p can also be set by a variable:
+// envPrefix followed by the flag's name in capitals, such as EXEC_DAEMON_LOG_LEVEL.
+// Flags take precedence.
 const (
 	envPrefix      = "EXEC_DAEMON_"
-	bootIDVariable = "ALOFT_BOOT_ID" // pod-daemon sets it to identify this boot of the machine
+	bootIDVariable = "ALOFT_BOOT_ID" // set by pod-daemon to identify this boot of the machine
 )
 
 var errUsage = errors.New("usage: exec-daemon serve [flags]; exec-daemon serve --help lists them")
 
-// config is the configuration from flags and the environment. Fields of options
-// that are always refused are not used.
+// config is the configuration from flags and the environment. Fields for options that
+// are always refused are unused.
 type config struct {
 	Port          int    // 0 for any free port
 	PTYPort       int    // 0 for any free port
 	AuthToken     string // 64 hex digits
-	AuthTokenFile string // file to read the token from instead
+	AuthTokenFile string // file from which to read the token instead
 	LogLevel      slog.Level
 	RgPath        string
 

@@ -50,16 +50,16 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == "pdf-text" {
 		os.Exit(pdf.Main(os.Args[2:], os.Stdin, os.Stdout))
 	}
-	// And as the process that searches files in a machine without rg.
+	// It also runs as the process that searches files in a machine without rg.
 	if len(os.Args) > 1 && os.Args[1] == ripgrep.Argument {
 		os.Exit(ripgrep.Main(os.Args[2:], os.Stdout, os.Stderr))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	footprint.Keep(ctx)
 	debug.SetMemoryLimit(softMemory)
-	// This process's environment contains the token. Prevent commands, which
-	// run as the same user, from reading it in /proc. If the kernel does not
-	// support that, the machine is still the security boundary.
+	// This process's environment contains the token. Prevent commands, which run as the
+	// same user, from reading it in /proc. If the kernel does not support that, the machine
+	// remains the security boundary.
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	err := run(ctx, os.Args[1:], takeOut(), os.Stderr)
 	stop()
@@ -74,20 +74,20 @@ func main() {
 	}
 }
 
-// variables are the environment variables that exec-daemon was started with.
+// variables are the environment variables with which exec-daemon was started.
 type variables struct {
 	own   map[string]string // exec-daemon's own; commands do not inherit them
 	agent []string          // NAME=value, for the agent's commands
 }
 
-// agentPrefix marks variables that are meant for the agent's commands and not
-// for exec-daemon, so that a variable set by a branch or a secret does not
-// affect programs that exec-daemon itself runs. If there are none, the agent's
-// commands get this process's environment.
+// agentPrefix marks variables for the agent's commands. exec-daemon does not apply them
+// to itself, so that a variable set by a branch or a secret does not affect programs
+// that exec-daemon itself runs. If there are no such variables, the agent's commands get
+// this process's environment.
 const agentPrefix = "ALOFT_AGENT_ENV_"
 
-// takeOut removes exec-daemon's own and the agent's variables from the
-// environment, and returns them.
+// takeOut removes exec-daemon's own variables and the agent's from the environment, and
+// returns them.
 func takeOut() variables {
 	v := variables{own: make(map[string]string)}
 	for _, variable := range os.Environ() {
@@ -109,8 +109,8 @@ func takeOut() variables {
 	return v
 }
 
-// getenv returns one of exec-daemon's own variables, or one of the environment
-// of its programs.
+// getenv returns one of exec-daemon's own variables, or else a variable of this
+// process's environment.
 func (v variables) getenv(name string) string { return cmp.Or(v.own[name], os.Getenv(name)) }
 
 // agents returns a variable of the agent's commands.
@@ -126,9 +126,9 @@ func (v variables) agents(name string) string {
 // browsers are the commands of Chrome and Chromium, preferred ones first.
 var browsers = []string{"google-chrome-stable", "google-chrome", "chromium", "chromium-browser"}
 
-// setBrowser sets the variables that name the browser to the agent's commands:
-// the one of --chrome-executable-path or, with --browser-enabled, the first that
-// is installed. Variables that are set already stay.
+// setBrowser sets the variables that name the browser for the agent's commands: the
+// browser of --chrome-executable-path or, with --browser-enabled, the first installed
+// one. It does not change variables that are set already.
 func (v *variables) setBrowser(cfg config) {
 	path := cfg.ChromeExecutable
 	for _, name := range browsers {
@@ -143,8 +143,8 @@ func (v *variables) setBrowser(cfg config) {
 	}
 }
 
-// run is main with all inputs as arguments, so that a test can run the whole
-// command in its own process.
+// run is main with all inputs as arguments, so that a test can run the whole command in
+// its own process.
 func run(ctx context.Context, args []string, given variables, stderr io.Writer) (err error) {
 	getenv := given.getenv
 	if len(args) == 1 && args[0] == sftpCommand {

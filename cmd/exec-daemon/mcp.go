@@ -21,10 +21,10 @@ func serversOf(cfg config, environ func() []string, home string, secrets *execd.
 	}
 }
 
-// useServers starts the servers of --mcp-config. Remote servers, there and in
-// the file of --http-mcp-tools-file, are only listed; the control plane
-// connects to them. With --sandbox-enabled the servers run in the sandbox that
-// is used for calls without a policy.
+// useServers starts the servers of --mcp-config. Remote servers in that configuration
+// and in the file of --http-mcp-tools-file are only listed, because the control plane
+// connects to them. With --sandbox-enabled, the servers run in the sandbox that is used
+// for calls without a policy.
 func useServers(cfg config, servers *guest.Manager, log *slog.Logger) error {
 	if cfg.HTTPMCPToolsFile != "" {
 		listings, err := readToolsFile(cfg.HTTPMCPToolsFile)
@@ -57,8 +57,8 @@ func useServers(cfg config, servers *guest.Manager, log *slog.Logger) error {
 	return nil
 }
 
-// readToolsFile reads the control plane's listing of its servers: a JSON list
-// of mcp.Listing.
+// readToolsFile reads the control plane's list of its servers: a JSON list of
+// mcp.Listing.
 func readToolsFile(path string) ([]mcp.Listing, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -85,5 +85,5 @@ func readToolsFile(path string) ([]mcp.Listing, error) {
 	return listings, nil
 }
 
-// maxToolsFile is the largest size of that file, in bytes.
+// maxToolsFile is the maximum size of the file of --http-mcp-tools-file, in bytes.
 const maxToolsFile = 8 << 20

@@ -16,15 +16,15 @@ import (
 	"aloft/internal/guest/shell"
 )
 
-// An option is a flag of serve. docs/reference/exec-daemon.md is generated from
-// their table, and a test compares each row with the running daemon.
+// An option is a flag of serve. docs/reference/exec-daemon.md is generated from the
+// table of options, and a test compares each row with the running daemon.
 type option struct {
 	name     string
 	kind     kind
 	standard string // the default value
 	words    string
-	refused  string            // why no value but the standard one is accepted; "" where others are
-	ours     bool              // not one of the product that Aloft follows
+	refused  string            // why only the standard value is accepted; "" if others are, too
+	ours     bool              // not an option of the product that Aloft follows
 	target   func(*config) any // *int, *string, *bool or *slog.Level
 }
 
@@ -118,7 +118,7 @@ var options = []option{
 		target: func(c *config) any { return &c.BootID }},
 }
 
-// usage is the option's line of help.
+// usage returns the option's line in the help.
 func (o option) usage() string {
 	s := "`" + string(o.kind) + "`: " + o.words
 	if o.kind == kindBool {
@@ -134,7 +134,7 @@ func (o option) usage() string {
 func (o option) add(flags *flag.FlagSet, c *config) {
 	switch at := o.target(c).(type) {
 	case *int:
-		n, _ := strconv.Atoi(o.standard) // the table's own
+		n, _ := strconv.Atoi(o.standard) // standard is from the table, so it is valid
 		flags.IntVar(at, o.name, n, o.usage())
 	case *bool:
 		flags.BoolVar(at, o.name, o.standard == "true", o.usage())
@@ -169,7 +169,7 @@ func (o option) check(c *config) error {
 		case o.refused != "":
 			return errors.New(o.refused)
 		case o.kind == kindJSON && !json.Valid([]byte(*at)):
-			return errors.New("not valid JSON") // it may hold secrets: it is not repeated
+			return errors.New("not valid JSON") // do not repeat the value, which may contain secrets
 		case o.kind == kindURL:
 			if u, err := url.Parse(*at); err != nil || u.Host == "" || !slices.Contains([]string{"http", "https"}, u.Scheme) {
 				return errors.New("not a valid server URL")
@@ -200,7 +200,7 @@ func joinBools(args []string, flags *flag.FlagSet) []string {
 		}
 		switch next := args[i+1]; {
 		case !ok || !b.IsBoolFlag():
-			joined = append(joined, arg, next) // whatever it looks like
+			joined = append(joined, arg, next) // even if next looks like a flag
 			i++
 		case next == "true" || next == "false":
 			joined = append(joined, arg+"="+next)
@@ -212,7 +212,7 @@ func joinBools(args []string, flags *flag.FlagSet) []string {
 	return joined
 }
 
-// reference is docs/reference/exec-daemon.md.
+// reference returns the text of docs/reference/exec-daemon.md.
 func reference() string {
 	var b strings.Builder
 	b.WriteString("# exec-daemon\n\n" +

@@ -16,14 +16,14 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// shells are the shell sessions: the main agent's, and those of background
-// subagents, by name. Their methods are safe for concurrent use.
+// shells are the shell sessions: the main agent's, and those of background subagents, by
+// name. Methods of shells are safe for concurrent use.
 type shells struct {
 	own *lateShell
 
 	mu         sync.Mutex
 	closed     bool
-	background []*sideShell      // the most recently used one is last
+	background []*sideShell      // the most recently used is last
 	set        map[string]string // variables set since the daemon started
 	unset      map[string]bool   // variables unset since the daemon started
 }
@@ -35,16 +35,16 @@ type sideShell struct {
 	calls int // number of running calls
 }
 
-// maxBackground limits the number of idle sessions of subagents. There are more of
-// them than subagents that can run at once.
+// maxBackground limits the number of idle sessions of subagents. It exceeds the number
+// of subagents that can run at once.
 const maxBackground = 8
 
 func newShells(cfg shell.Config, log *slog.Logger) *shells {
 	return &shells{own: newLateShell(cfg, log), set: map[string]string{}, unset: map[string]bool{}}
 }
 
-// use returns the session with that name, "" for the main agent's, and keeps it
-// open until done is called.
+// use returns the session with that name, and keeps it open until done is called. The
+// name "" means the main agent's session.
 func (b *shells) use(name string) (of *lateShell, done func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -93,7 +93,7 @@ func (b *shells) closeIdle() {
 	})
 }
 
-// folder returns the working directory of a session. Before its first command
+// folder returns the working directory of a session. Before the session's first command,
 // that is the workspace.
 func (b *shells) folder(name string) string {
 	b.mu.Lock()
@@ -172,9 +172,9 @@ func (b *shells) close() error {
 	return errors.Join(errs...)
 }
 
-// lateShell is a session whose bash starts while the server already runs, since
-// reading a login profile may take longer than starting everything else. Its
-// methods are safe for concurrent use.
+// lateShell is a session whose bash starts while the server is already running, since
+// reading a login profile may take longer than the rest of the start. Its methods are
+// safe for concurrent use.
 type lateShell struct {
 	cfg shell.Config
 	log *slog.Logger
@@ -183,7 +183,7 @@ type lateShell struct {
 	unset []string          // variables to remove initially
 
 	mu      sync.Mutex
-	session *shell.Session // nil until it has started
+	session *shell.Session // nil until the session has started
 	closed  bool
 	warming sync.WaitGroup
 }

@@ -12,8 +12,8 @@ import (
 	"aloft/internal/guest/sshd"
 )
 
-// sftpCommand is the argument with which the ssh server starts this program to
-// serve sftp on its standard input and output.
+// sftpCommand is the argument with which the ssh server starts this program as an sftp
+// server on standard input and output.
 const sftpCommand = "sftp"
 
 // standard combines a process's standard input and output to one connection.
@@ -22,9 +22,9 @@ type standard struct {
 	io.WriteCloser
 }
 
-// serveSSH serves ssh on a socket in the state folder until ctx ends; the
-// returned function waits for its end. Errors are only logged, because tools
-// work without ssh.
+// serveSSH serves ssh on a socket in the state folder until ctx ends. The returned
+// function waits until serving has ended. Errors are only logged, because tools work
+// without ssh.
 func serveSSH(ctx context.Context, cfg config, environ func() []string, secrets *execd.Secrets, log *slog.Logger) (wait func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	server, err := newSSH(cfg, environ, secrets, log)

@@ -67,8 +67,9 @@ func display(cfg config) string {
 	return os.Getenv("DISPLAY")
 }
 
-// sandboxOf returns the sandbox that the flags configure. It masks the ways out
-// of it: the sockets of this daemon's terminals, and the daemon's state.
+// sandboxOf returns the sandbox that the flags configure. It masks paths that would
+// allow leaving the sandbox: the sockets of this daemon's terminals, and the daemon's
+// state.
 func sandboxOf(cfg config) *guard.Sandbox {
 	if !cfg.Sandbox {
 		return nil
@@ -80,7 +81,7 @@ func sandboxOf(cfg config) *guard.Sandbox {
 	}
 }
 
-// skills are state that some tools keep between calls.
+// skills hold state that some tools keep between calls.
 type skills struct {
 	index    *search.Index
 	linters  *lsp.Pool

@@ -14,12 +14,12 @@ import (
 
 const (
 	cgroupDir = "/sys/fs/cgroup"
-	ownCgroup = "init" // of this process and its descendants, unless they move
+	ownCgroup = "init" // cgroup of this process and its descendants, unless they move
 )
 
-// leaveRootCgroup moves this process out of the root of the machine's cgroups,
-// if the machine may create cgroups. Only a cgroup v2 without processes can give
-// its controllers to children, which Docker does to limit containers.
+// leaveRootCgroup moves this process out of the root of the machine's cgroups, if the
+// machine may create cgroups. Docker enables controllers for child cgroups to limit
+// containers, and cgroup v2 allows that only for a cgroup without processes.
 func leaveRootCgroup(dir string) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil || st.Type != unix.CGROUP2_SUPER_MAGIC {
@@ -30,7 +30,7 @@ func leaveRootCgroup(dir string) error {
 		return err
 	}
 	if !slices.Contains(strings.Split(string(at), "\n"), "0::/") {
-		return nil // dir shows cgroups above the machine's
+		return nil // dir also shows cgroups above the machine's
 	}
 	own := filepath.Join(dir, ownCgroup)
 	err = os.Mkdir(own, 0o755)

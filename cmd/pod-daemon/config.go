@@ -12,8 +12,8 @@ import (
 	"aloft/internal/guest/pid1"
 )
 
-// parse reads the flags; bin is the folder of this program. exec-daemon and
-// Aloft's other commands are in their own folder next to it.
+// parse reads the flags. bin is the folder of this program; exec-daemon and Aloft's
+// other commands are in another folder next to it.
 func parse(args []string, getenv func(string) string, bin string, stderr io.Writer) (pid1.Config, error) {
 	var c pid1.Config
 	flags := flag.NewFlagSet("pod-daemon", flag.ContinueOnError)

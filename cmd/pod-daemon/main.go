@@ -45,9 +45,9 @@ func start() int {
 	return 1
 }
 
-// oomScore makes the kernel kill processes of a machine before those of its
-// host. In machines that may run Docker, the OCI runtime leaves it to this
-// process to set the score.
+// oomScore makes the kernel kill processes of a machine before those of its host. In
+// machines that may run Docker, the OCI runtime does not set the score, so this process
+// does.
 const oomScore = 500
 
 // raiseOOMScore raises the score of this process and its descendants to oomScore.
@@ -55,7 +55,7 @@ func raiseOOMScore() {
 	const file = "/proc/self/oom_score_adj"
 	old, err := os.ReadFile(file)
 	if n, bad := strconv.Atoi(strings.TrimSpace(string(old))); err == nil && bad == nil && n < oomScore {
-		_ = os.WriteFile(file, []byte(strconv.Itoa(oomScore)), 0) // gVisor has no such score
+		_ = os.WriteFile(file, []byte(strconv.Itoa(oomScore)), 0) // gVisor does not support the score
 	}
 }
 

@@ -70,15 +70,15 @@ func encode(specs []tool.Spec) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// order is the order in which models see the tools, most needed first. A tool
-// that is missing here is an error.
+// order is the order in which models see the tools, the most needed first. A tool that
+// is missing from the list is an error.
 var order = []string{
 	"Shell", "Await", "WriteShellStdin", "Read", "Write", "StrReplace", "EditNotebook", "Delete", "LS", "Glob", "Grep", "SemSearch", "ReadLints",
 	"Fetch", "WebFetch", "WebSearch", "CallMcpTool", "ListMcpResources", "FetchMcpResource", "McpAuth", "GenerateImage", "RecordScreen", "ComputerUse", "TodoWrite", "ReadTodos", "StartGrindPlanning", "StartGrindExecution", "Reflect", "ReportBugfixResults", "ReportFindings", "Task", "ApplyAgentDiff", "PrManagement", "AskQuestion", "CreatePlan", "SwitchMode", "SetupVmEnvironment",
 }
 
-// files finds descriptors: built from a descriptor set, or registered by
-// generated code.
+// files finds descriptors, either in a descriptor set or in the registry of generated
+// code.
 type files interface {
 	RangeFiles(yield func(protoreflect.FileDescriptor) bool)
 }
@@ -125,8 +125,8 @@ func catalogue(all files) ([]tool.Spec, error) {
 	return specs, nil
 }
 
-// toolOptions returns a message's tool option, or nil if it has none. The
-// descriptors were parsed without the option's type, so it is decoded again.
+// toolOptions returns a message's tool option, or nil if it has none. The descriptors
+// were parsed without knowing the option's type, so the option is decoded again.
 func toolOptions(m protoreflect.MessageDescriptor) (*agentv1.ToolOptions, error) {
 	var options descriptorpb.MessageOptions
 	if err := convert(m.Options(), &options); err != nil {

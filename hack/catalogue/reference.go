@@ -14,8 +14,8 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// reference returns docs/reference/tools.md: the registry from the messages,
-// and the tools from the catalogue.
+// reference returns docs/reference/tools.md: the registry is made from the messages, and
+// the list of tools from the catalogue.
 func reference(specs []tool.Spec) (string, error) {
 	var b strings.Builder
 	b.WriteString("# Tools\n\nThis page is made from the messages in `proto/agent/v1` by `make generate`.\n\n## The registry\n\n" +
@@ -38,8 +38,8 @@ func reference(specs []tool.Spec) (string, error) {
 	return b.String(), nil
 }
 
-// offeredAs returns the names of the tools whose arguments the message can
-// hold, and where they run.
+// offeredAs returns the names of the tools whose arguments the message can hold, and
+// where these tools run.
 func offeredAs(m protoreflect.MessageDescriptor, specs []tool.Spec) (names, homes []string) {
 	for i := range m.Fields().Len() {
 		field := m.Fields().Get(i)

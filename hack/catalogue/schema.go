@@ -27,8 +27,8 @@ type schema struct {
 	Additional  *bool      `json:"additionalProperties,omitempty"`
 }
 
-// properties are in the order of the message's fields, since a model tends to
-// write them in the order in which it reads them.
+// properties are in the order of the message's fields, since a model tends to write
+// properties in the order in which it reads them.
 type properties []property
 
 type property struct {
@@ -60,7 +60,7 @@ func (p properties) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// schemaOf returns the schema of a message. It fails if the arguments are
+// schemaOf returns the schema of a message. It returns an error if the arguments are
 // nested too deeply for a model to write.
 func schemaOf(m protoreflect.MessageDescriptor, depth int) (*schema, error) {
 	if depth > 4 {
@@ -101,9 +101,9 @@ func isSet(options proto.Message, x protoreflect.ExtensionType) bool {
 	return on
 }
 
-// nameOf returns a field's name for the model: json_name if it was set
-// explicitly, or else the name in the proto file. protojson accepts both. The
-// compiler always sets json_name, by default to the camel case of the name.
+// nameOf returns a field's name for the model: json_name if it was set explicitly, or
+// else the name in the proto file. protojson accepts both names. The compiler always
+// sets json_name, by default to the camel case of the name.
 func nameOf(f protoreflect.FieldDescriptor) string {
 	if f.JSONName() != camelCase(string(f.Name())) {
 		return f.JSONName()

@@ -23,7 +23,7 @@ type count struct {
 	results  map[test]string // pass, fail or skip
 	output   map[string]*strings.Builder
 	failures []failure // in the order in which they occurred
-	flaky    []failure // failed first and passed in the rerun
+	flaky    []failure // failed first but passed in the rerun
 }
 
 // test identifies a test. An empty name means the package itself: its build, or
@@ -72,7 +72,7 @@ func (c *count) run(goTest tester, packages ...string) error {
 	return nil
 }
 
-// reruns returns what to rerun for the failures: top-level tests, or the whole
+// reruns returns the tests to rerun for the failures: top-level tests, or the whole
 // package if a crash kept other tests from running.
 func (c *count) reruns() []test {
 	var again []test
@@ -160,7 +160,7 @@ func (c *count) add(e event) {
 	output := c.take(key)
 	switch {
 	case e.Test == "" && e.Action == "fail":
-		// Not every failure is a test's: a package may fail to build, or panic.
+		// A failure may also belong to a package, which may fail to build, or panic.
 		output = c.take(e.FailedBuild) + c.unfinished(e.Package) + output
 		fmt.Fprintf(c.w, "FAIL %s\n%s", t, output)
 		if !slices.ContainsFunc(c.failures, func(f failure) bool { return f.pkg == e.Package }) {
@@ -195,8 +195,8 @@ func (c *count) take(key string) string {
 	return said.String()
 }
 
-// unfinished returns the output of the package's tests without a result: one of
-// them crashed the process or hung.
+// unfinished returns the output of the package's tests that have no result: one of them
+// crashed the process or hung.
 func (c *count) unfinished(pkg string) string {
 	var output strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(c.output)) {

@@ -30,12 +30,12 @@ import (
 
 const (
 	maxFlaky  = 3  // maximum of flaky tests in a passing run
-	maxReruns = 10 // with more failures, the code is broken and nothing is rerun
+	maxReruns = 10 // with more failures, the code is broken and no test is rerun
 )
 
 func main() {
-	// The parent shell may ignore signals, as nohup does. Tests must not inherit
-	// that.
+	// The parent shell may ignore signals, as nohup does. Tests must not inherit ignored
+	// signals.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT)
 	seed()
 	start := time.Now()
@@ -61,8 +61,8 @@ func seed() {
 	fmt.Printf("RAPID_SEED=%s repeats the property tests of this run\n", os.Getenv("RAPID_SEED"))
 }
 
-// split returns the flags for go test and the packages that follow them. A flag
-// and its value are one argument: -timeout=60m.
+// split returns the flags for go test and the packages after them. A flag and its value
+// are one argument: -timeout=60m.
 func split(args []string) (flags, packages []string) {
 	n := slices.IndexFunc(args, func(a string) bool { return !strings.HasPrefix(a, "-") })
 	if n < 0 {
@@ -71,9 +71,9 @@ func split(args []string) (flags, packages []string) {
 	return args[:n], args[n:]
 }
 
-// goTest returns a tester that runs go test in dir with flags, for the first
-// run and for reruns. The tester returns go test's own error, which is non-nil
-// also if a test failed.
+// goTest returns a tester that runs go test in dir with flags, for the first run and for
+// reruns. The tester returns go test's own error, which is also non-nil if a test
+// failed.
 func goTest(dir string, flags ...string) tester {
 	return func(read func(io.Reader) error, args ...string) error {
 		cmd := exec.Command("go", slices.Concat([]string{"test", "-json", "-timeout=45m"}, flags, args)...)
