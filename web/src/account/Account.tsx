@@ -170,7 +170,7 @@ function Keys() {
   const list = useLoad(client.keys, []);
   const now = useNow();
   const [name, setName] = useState("");
-  const [days, setDays] = useState(0); // days until it expires; 0 means never
+  const [days, setDays] = useState(0); // days until the key expires; 0 means never
   const [made, setMade] = useState("");
   const remove = (k: ApiKey) => {
     if (k.kind === "session" || confirm(w.deleteSure(k.name))) client.deleteKey(k.id).then(list.reload, toastFailure);

@@ -14,9 +14,9 @@ import { TurnContext } from "./turns";
 
 const tones: Partial<Record<Call["state"], string>> = { failed: "red", refused: "red", cut: "red", asks: "amber", unstarted: "amber" };
 
-const inRequest = new Set(["Shell", "CreatePlan"]); // tools whose approval request shows everything that the call shows
+const inRequest = new Set(["Shell", "CreatePlan"]); // tools whose approval request shows the same details as the call
 
-/** A tool call: a line that unfolds. */
+/** A tool call: a row that can be expanded. */
 export function CallRow({ call, id }: { call: Call; id: string }) {
   const of = useContext(TurnContext);
   const tool = toolOf(call.name);

@@ -10,10 +10,10 @@ import { highlight } from "./highlight";
 import { Row } from "./Row";
 import { useJump } from "./jump";
 
-const near = 48; // pixels from the end that count as being there
-const ahead = 15; // fetch earlier entries when this few rows are left above the first visible one
+const near = 48; // distance in pixels from the end that still counts as the end
+const ahead = 15; // number of rows left above the first visible one at which earlier entries are fetched
 
-/** Guesses of heights, until a row is measured. */
+/** Estimates a row's height until the row is measured. */
 function guess(e: Entry | undefined): number {
   switch (e?.kind) {
     case "text":
@@ -28,8 +28,10 @@ function guess(e: Entry | undefined): number {
   return 26;
 }
 
-/** The visible entries. A view at the end of the conversation stays at the end; a view that is scrolled up
- * does not move. */
+/**
+ * The visible entries. A view at the end of the conversation stays at the end; a view that is
+ * scrolled up does not move.
+ */
 export function Conversation({ follower, finding }: { follower: Follower; finding: Finding }) {
   const revision = useWritten(follower);
   const { more, older } = follower;
@@ -46,7 +48,7 @@ export function Conversation({ follower, finding }: { follower: Follower; findin
     states.clear();
   }
   const atEnd = useRef(true);
-  const touchedAt = useRef(0); // when a person last did something that scrolls
+  const touchedAt = useRef(0); // when a person last scrolled
   const touched = () => (touchedAt.current = Date.now());
   const [pressed, setPressed] = useState(false);
   const [away, setAway] = useState(false);
@@ -54,7 +56,7 @@ export function Conversation({ follower, finding }: { follower: Follower; findin
     count: entries.length,
     getScrollElement: () => box.current,
     estimateSize: (i) => guess(entries[i]),
-    getItemKey: useCallback((i: number) => entries[i]?.key ?? i, [entries]), // a new function would lay out all rows again
+    getItemKey: useCallback((i: number) => entries[i]?.key ?? i, [entries]), // a new function object would lay out all rows again
     scrollEndThreshold: pressed ? -1 : 1, // -1: nobody is at the end
     anchorTo: "end", // visible rows keep their position when earlier ones are added
     overscan: 12,
@@ -68,7 +70,7 @@ export function Conversation({ follower, finding }: { follower: Follower; findin
   };
   const total = virtual.getTotalSize();
   const height = virtual.scrollRect?.height;
-  // Where it has grown, and not with every letter: it asks for a layout.
+  // Scroll only when the height has changed, not with every letter: scrolling forces a layout.
   useLayoutEffect(() => {
     if (atEnd.current && !pressed) toEnd();
   }, [total, height, pressed]);
@@ -77,7 +79,7 @@ export function Conversation({ follower, finding }: { follower: Follower; findin
   useEffect(() => {
     if (!pressed) return;
     const release = (e: PointerEvent) => e.buttons || setTimeout(() => setPressed(false)); // after the click
-    const ends = ["pointerup", "pointercancel", "pointermove"] as const; // the release of a scroll bar is not reported
+    const ends = ["pointerup", "pointercancel", "pointermove"] as const; // browsers do not report the release of a scroll bar
     ends.forEach((end) => window.addEventListener(end, release));
     return () => ends.forEach((end) => window.removeEventListener(end, release));
   }, [pressed]);
@@ -107,7 +109,7 @@ export function Conversation({ follower, finding }: { follower: Follower; findin
   useEffect(() => highlight(box.current, searched));
   useEffect(() => () => highlight(null, ""), []);
   const soon = (items[0]?.index ?? 0) < ahead;
-  const short = height !== undefined && total < 2 * height; // whoever stays at the end needs no more than fills the screen
+  const short = height !== undefined && total < 2 * height; // a view that stays at the end needs only enough entries to fill the screen
   useEffect(() => {
     if (more && soon && (away || short)) older();
   }, [more, soon, away, short, older, revision]);
@@ -119,7 +121,7 @@ export function Conversation({ follower, finding }: { follower: Follower; findin
           onScroll={(e) => {
             const el = e.currentTarget;
             if (el.scrollHeight - el.scrollTop - el.clientHeight < near) atEnd.current = true;
-            else if (Date.now() - touchedAt.current < 1_000) atEnd.current = false; // and not since more has come
+            else if (Date.now() - touchedAt.current < 1_000) atEnd.current = false; // only a person leaves the end, not new content
             setAway(!atEnd.current);
           }}
           onWheel={touched} onTouchMove={touched} onKeyDown={touched}

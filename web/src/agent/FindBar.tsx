@@ -47,7 +47,7 @@ export function FindTools({ finding: f, follower }: { finding: Finding; follower
             entries={follower.transcript.entries} more={follower.more} close={() => outline(false)}
             choose={(index) => {
               outline(false);
-              setTimeout(() => f.jump(index)); // after the dialog has given the focus back
+              setTimeout(() => f.jump(index)); // after the dialog has returned the focus
             }}
           />
         </Suspense>

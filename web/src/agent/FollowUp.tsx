@@ -23,10 +23,10 @@ export const FollowUp = memo(function FollowUp({ id, model, busy, archived, queu
   const [text, setText, clear] = useDraft(`follow.${id}`, "");
   const pictures = usePictures();
   const [picking, pick] = useState(false);
-  const [other, setOther, keep] = useDraft<{ choice: Choice; name: string } | undefined>(`model.${id}`, undefined); // another model, from the next prompt on
-  const [used, setUsed] = useState(false); // it keeps its height from then on, so that nothing moves under the pointer
+  const [other, setOther, keep] = useDraft<{ choice: Choice; name: string } | undefined>(`model.${id}`, undefined); // the model to use from the next prompt on
+  const [used, setUsed] = useState(false); // keeps its height after its first use, so that nothing moves under the pointer
   const { answer, busy: answering } = useAnswer();
-  const answers = asked !== undefined && pictures.pictures.length === 0; // while the agent asks a question, the text is the answer
+  const answers = asked !== undefined && pictures.pictures.length === 0; // while the agent asks a question, the text is the answer to it
   const submit = (e: FormEvent) => {
     e.preventDefault();
     if (!text.trim() || answering) return;
@@ -34,7 +34,7 @@ export const FollowUp = memo(function FollowUp({ id, model, busy, archived, queu
       void answer(asked, kindOf(asked) === "plan" ? "deny" : "answer", { message: text }).then((counts) => counts && clear());
       return;
     }
-    enqueue(id, text.trim(), pictures.pictures, other && refOf(other.choice)); // it is sent from there, at once if the agent is free
+    enqueue(id, text.trim(), pictures.pictures, other && refOf(other.choice)); // the queue sends the prompt, at once if the agent is idle
     clear();
     keep();
     pictures.clear();

@@ -15,7 +15,7 @@ const firstLine = (text: string) => shownLine(text.trimStart().split("\n", 1)[0]
 /** itemsOf returns the outline of a conversation: its prompts, the first words of each turn, failures and ends. */
 export function itemsOf(entries: readonly Entry[]): Item[] {
   const out: Item[] = [];
-  let told = false; // the turn has an item
+  let told = false; // whether the outline has an item for the turn
   entries.forEach((e, index) => {
     switch (e.kind) {
       case "prompt":
@@ -43,7 +43,7 @@ export function itemsOf(entries: readonly Entry[]): Item[] {
   return out;
 }
 
-/** The outline of a conversation; a click goes to the place. */
+/** The outline of a conversation. A click on an item scrolls to its entry. */
 export default function Outline({ entries, more, choose, close }: { entries: readonly Entry[]; more: boolean; choose: (index: number) => void; close: () => void }) {
   const items = itemsOf(entries);
   return (

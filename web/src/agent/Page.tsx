@@ -26,7 +26,7 @@ const Changes = lazy(() => import("../changes/Changes"));
 const Files = lazy(() => import("../machine/Files"));
 const Machine = lazy(() => import("../machine/Machine"));
 const w = words.agent;
-const soon = 3 * 86_400_000; // milliseconds before an agent is deleted
+const soon = 3 * 86_400_000; // how long before an agent's deletion a warning is shown, in milliseconds
 
 /** One agent. */
 export default function AgentPage({ id, tab }: { id: string; tab: Tab }) {

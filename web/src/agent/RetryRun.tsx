@@ -45,7 +45,7 @@ export function RetryRun() {
   );
 }
 
-/** Asks which model to continue with. */
+/** Asks for the model with which to continue. */
 function RetryWith({ id, used, close, done }: { id: string; used: string; close: () => void; done: () => void }) {
   const client = useClient();
   const models = useLoad(client.models, []);

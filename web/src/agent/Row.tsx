@@ -19,7 +19,7 @@ import { TurnActs, TurnContext } from "./turns";
 
 const w = words.agent;
 
-/** One entry of a conversation. It renders again when its rev increases. */
+/** One entry of a conversation. It is rendered again when its rev increases. */
 export const Row = memo(
   function Row({ entry }: { entry: Entry; rev: number }) {
     switch (entry.kind) {
@@ -82,7 +82,7 @@ function OwnShots({ shots }: { shots: readonly Shot[] }) {
   return of && <Shots id={of.id} shots={shots} />;
 }
 
-/** Continues an agent that has reached a limit: each run has its own allowance. */
+/** Continues an agent that has reached a limit: the limits apply to each run separately. */
 function Continue() {
   const of = useContext(TurnContext);
   if (!of) return null;
@@ -111,7 +111,7 @@ function TurnLine({ entry }: Of<"turn">) {
   );
 }
 
-const mostReplaced = 200; // replaced entries that are shown
+const mostReplaced = 200; // maximum number of replaced entries that are shown
 
 function Replaced({ entry }: Of<"replaced">) {
   const [open, flip] = useFold(entry.key, false);
@@ -186,7 +186,7 @@ const icons: Partial<Record<Extract<Entry, { kind: "note" }>["about"], IconName>
   pushed: "branch", pulled: "branch", unpulled: "warn", committed: "check", paused: "pause", resumed: "play", cancel: "stop", lost: "warn", memory: "warn", disk: "warn", retry: "clock", compacted: "archive",
 };
 
-/** Which attempt has failed, and while the next is to come, when. */
+/** Shows which attempt has failed and, while another is pending, the time until it. */
 function Attempt({ attempt, attempts, next }: Again) {
   const seconds = useSecondsTo(next);
   return (

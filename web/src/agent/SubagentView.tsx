@@ -6,7 +6,7 @@ import { cost } from "../parts/money";
 import { words } from "../words";
 import { Row } from "./Row";
 
-const most = 300; // entries that are shown, the newest
+const most = 300; // maximum number of entries that are shown, the newest
 
 /** The conversation of a subagent: its task, its work and its result. */
 export function SubagentView({ of, call }: { of: Subagent; call: Call }) {

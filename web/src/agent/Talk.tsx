@@ -13,7 +13,7 @@ import { useOutgoing, type Outgoing } from "../store/queue";
 import type { Finding } from "./finding";
 import { Edit, TurnContext, type Point } from "./turns";
 
-export const look = 2_500; // milliseconds between looks at an agent's state
+export const look = 2_500; // polling interval of an agent's state, in milliseconds
 
 /** The state of an agent in a conversation with it. */
 export type Talking = { follower: Follower; busy: boolean; outgoing: readonly Outgoing[]; sent: () => void };
@@ -27,7 +27,7 @@ export function useTalk(id: string, { data: agent, reload }: Loaded<Agent>): Tal
   useEffect(() => {
     if (worked.current === working) return;
     worked.current = working;
-    reload(); // the agent has changed as well
+    reload(); // the agent has changed, too
   }, [working, reload]);
   const outgoing = useOutgoing(client, id, reload);
   return { follower, busy: agent ? isOpen(agent) || working : true, outgoing, sent: reload };
@@ -37,7 +37,7 @@ export function useTalk(id: string, { data: agent, reload }: Loaded<Agent>): Tal
 export function Talk({ agent, talking: { follower, busy, outgoing, sent }, finding }: { agent: Agent; talking: Talking; finding: Finding }) {
   const id = agent.id;
   const t = follower.transcript;
-  const [forking, setForking] = useState<number>(); // after the turn
+  const [forking, setForking] = useState<number>(); // turn after which to fork
   const [editing, setEditing] = useState<Point>();
   const model = t.model || (agent.model ?? "");
   const free = !busy && agent.status === "ACTIVE";

@@ -28,7 +28,7 @@ test("an entry that has changed is searched again", () => {
   const text: Entry = { ...base, key: "t", kind: "text", text: "one", live: true };
   expect(hitsOf([text], "two")).toEqual([]);
   text.text += " two";
-  expect(hitsOf([text], "two")).toEqual([]); // the rev says whether it has changed
+  expect(hitsOf([text], "two")).toEqual([]); // only a new rev shows that the entry has changed
   text.rev++;
   expect(hitsOf([text], "two")).toEqual([0]);
 });

@@ -2,7 +2,7 @@ import type { Call, Entry } from "../journal/entry";
 import { toolOf } from "../tools";
 import { words } from "../words";
 
-const longest = 200_000; // characters of one entry that are searched
+const longest = 200_000; // maximum number of characters of one entry that are searched
 
 /** Collects the strings in a call's arguments or result. */
 function strings(value: unknown, into: string[]): void {
@@ -20,7 +20,7 @@ function textOfCall(c: Call): string {
   return parts.join("\n");
 }
 
-/** textOf returns the text of the row of an entry, folded or not. */
+/** textOf returns the text in an entry's row, whether folded or not. */
 export function textOf(e: Entry): string {
   switch (e.kind) {
     case "prompt":
@@ -42,7 +42,7 @@ export function textOf(e: Entry): string {
   }
 }
 
-/** Lower-case texts by entry; an entry whose rev has grown is read again. */
+/** Lower-case texts by entry. The text of an entry is computed again when its rev has increased. */
 const known = new WeakMap<Entry, { rev: number; text: string }>();
 
 function lowered(e: Entry): string {
@@ -53,28 +53,28 @@ function lowered(e: Entry): string {
   return text;
 }
 
-/** hitsOf returns the indexes of the entries that contain a text, in any case. */
+/** hitsOf returns the indexes of the entries that contain a text, ignoring case. */
 export function hitsOf(entries: readonly Entry[], text: string): number[] {
   const wanted = text.trim().toLowerCase();
   if (!wanted) return [];
   return entries.flatMap((e, i) => (lowered(e).includes(wanted) ? [i] : []));
 }
 
-/** hasFailed is whether an entry reports a failure: a call, a run or the machine. */
+/** hasFailed reports whether an entry describes a failure of a call, a run or the machine. */
 export function hasFailed(e: Entry): boolean {
   if (e.kind === "call") return e.call.state === "failed" || e.call.state === "cut" || (e.call.state === "done" && (toolOf(e.call.name).bad?.(e.call) ?? false));
   if (e.kind === "end") return e.status === "ERROR" || e.status === "EXPIRED" || (e.outcome !== undefined && e.outcome !== "done");
   return e.kind === "note" && e.tone === "red";
 }
 
-/** failuresOf returns the indexes of the entries that report a failure. */
+/** failuresOf returns the indexes of the entries that describe a failure. */
 export const failuresOf = (entries: readonly Entry[]): number[] => entries.flatMap((e, i) => (hasFailed(e) ? [i] : []));
 
 /** startsOf returns the indexes at which prompts and turns start. */
 export const startsOf = (entries: readonly Entry[]): number[] =>
   entries.flatMap((e, i) => (e.kind === "prompt" || (e.kind !== "turn" && (i === 0 || entries[i - 1]?.kind === "turn")) ? [i] : []));
 
-/** stepFrom returns the next or previous of some indexes from a position, wrapping around. */
+/** stepFrom returns the next or previous index after a position, wrapping around. */
 export function stepFrom(some: readonly number[], from: number, back: boolean): number | undefined {
   return back ? (some.findLast((i) => i < from) ?? some.at(-1)) : (some.find((i) => i > from) ?? some[0]);
 }
@@ -82,7 +82,7 @@ export function stepFrom(some: readonly number[], from: number, back: boolean): 
 /** The start and end of every match in a text, ignoring case. */
 export function placesIn(text: string, wanted: string, most: number): [from: number, to: number][] {
   const low = text.toLowerCase();
-  const whole = low.length === text.length ? low : text; // a few letters have another length in lower case
+  const whole = low.length === text.length ? low : text; // a few letters have a different length in lower case
   const out: [number, number][] = [];
   for (let at = whole.indexOf(wanted); at >= 0 && out.length < most; at = whole.indexOf(wanted, at + wanted.length)) out.push([at, at + wanted.length]);
   return out;

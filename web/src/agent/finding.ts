@@ -7,31 +7,34 @@ import { failuresOf, hitsOf, startsOf, stepFrom } from "./find";
  * jumps. */
 export type Target = { key: string; n: number; focus: boolean };
 
-/** The state of the tools that find places in a conversation. */
+/** The state of the tools that search a conversation. */
 export type Finding = {
   open: boolean;
   setOpen: (open: boolean) => void;
   text: string;
   setText: (text: string) => void;
   hits: readonly number[];
-  /** The index of the current place in hits, or -1. */
+  /** The index of the current match in hits, or -1. */
   hit: number;
   failures: readonly number[];
   target: Target | undefined;
-  /** The first and the last row in sight; the conversation sets it. */
+  /** The first and the last visible row; the conversation sets them. */
   sight: RefObject<[number, number]>;
   all: boolean | undefined;
   foldAll: () => void;
   jump: (index: number, focus?: boolean) => void;
   step: (what: "hit" | "failure" | "start", back: boolean) => void;
-  /** Loads the whole conversation while set. */
+  /** Starts or stops loading the whole conversation. */
   loadAll: (on: boolean) => void;
 };
 
-/** turnIn returns the number of the turn that an address names, such as #turn-12. */
+/** turnIn returns the turn's number in a URL fragment, such as #turn-12. */
 export const turnIn = (hash: string): number => Number(/^#turn-(\d+)$/.exec(hash)?.[1] ?? 0);
 
-/** useFinding finds places in the conversation that a follower has; active while the conversation is shown. */
+/**
+ * useFinding searches the conversation of a follower. active is set while the conversation is
+ * shown.
+ */
 export function useFinding(follower: Follower, active: boolean): Finding {
   const { entries } = follower.transcript;
   const revision = follower.outline();
@@ -68,7 +71,7 @@ export function useFinding(follower: Follower, active: boolean): Finding {
   useEffect(() => {
     if (turn === 0 || !follower.whole) return;
     const line = entries.findIndex((e) => e.kind === "turn" && e.no === turn);
-    if (line < 0 && more) return; // the turn is in a part that is being loaded
+    if (line < 0 && more) return; // the part that contains the turn is still being loaded
     setTurn(0);
     if (line >= 0) jump(startsOf(entries).findLast((i) => i <= line) ?? line);
   }, [turn, entries, more, revision, follower, jump]);

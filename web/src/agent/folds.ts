@@ -1,8 +1,8 @@
 import { createContext, useContext, useState } from "react";
 
 /**
- * Which entries are folded, by key, since invisible rows keep no state. all applies to entries without a
- * state of their own; if it is undefined, each has its default.
+ * Which entries are folded, by key. It is stored here because invisible rows have no state. all
+ * applies to entries that are not in states; if it is undefined, each entry has its default.
  */
 export type Folds = { states: Map<string, boolean>; all?: boolean | undefined };
 

@@ -1,11 +1,11 @@
 import { placesIn } from "./find";
 
-const most = 500; // highlighted places: those in sight are far fewer
+const most = 500; // maximum number of highlighted matches, far more than are visible at once
 
 type Registry = { set(name: string, h: unknown): void; delete(name: string): void };
 const registry = (): Registry | undefined => (typeof CSS !== "undefined" && "highlights" in CSS && typeof Highlight !== "undefined" ? (CSS.highlights as unknown as Registry) : undefined);
 
-/** rangesIn returns where an element's text contains another text, in any case. */
+/** rangesIn returns the ranges in an element's text that match another text, ignoring case. */
 export function rangesIn(element: Element, text: string): Range[] {
   const wanted = text.trim().toLowerCase();
   if (!wanted) return [];

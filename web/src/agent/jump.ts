@@ -5,8 +5,8 @@ import { hasFailed } from "./find";
 import type { Target } from "./finding";
 import { rangesIn } from "./highlight";
 
-const attempts = 60; // frames until a row must be in its place: rows are measured as they appear
-const margin = 16; // pixels above the row
+const attempts = 60; // number of frames for a row to reach its position: rows are measured as they appear
+const margin = 16; // space above the row in pixels
 
 type Jump = {
   box: RefObject<HTMLDivElement | null>;
@@ -54,7 +54,7 @@ export function useJump(jump: Jump): void {
   }, [target]);
 }
 
-/** Scrolls the occurrence into view, also within the row's own scrolling boxes. */
+/** Scrolls the match into view, also within the row's own scrolling boxes. */
 function settle(box: HTMLElement, row: HTMLElement, text: string, focus: boolean): void {
   if (focus) row.focus({ preventScroll: true });
   const range = rangesIn(row, text)[0];

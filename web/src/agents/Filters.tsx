@@ -14,13 +14,16 @@ const day = 86_400_000;
 type Kind = keyof typeof standings;
 type When = keyof typeof w.when;
 
-/** The filters that a person has chosen. They are in the address, and last for the tab. */
+/**
+ * The filters that a person has chosen. They are stored in the URL, and kept as long as the tab is
+ * open.
+ */
 export type FilterChoice = { search?: string; kind?: Kind; repository?: string; who?: string; when?: When; from?: string; to?: string };
 
 const fields = { search: "q", kind: "status", repository: "repository", who: "who", when: "created", from: "from", to: "to" } as const;
 const isDay = (text: string) => /^\d{4}-\d\d-\d\d$/.test(text) && !Number.isNaN(Date.parse(text));
 
-/** choiceIn reads the filters in the query of an address; undefined if it has none. */
+/** choiceIn returns the filters in the query of a URL; undefined if it has none. */
 export function choiceIn(query: string): FilterChoice | undefined {
   const q = new URLSearchParams(query);
   const out: Record<string, string> = {};
@@ -44,7 +47,7 @@ export function queryOf(choice: FilterChoice, query: string): string {
   return text && `?${text}`;
 }
 
-/** The filters of the list: those in the address, or else the last ones used in this tab. */
+/** The filters of the list: those in the URL, or else the last ones used in this tab. */
 export function useFilters(): [FilterChoice, (now: FilterChoice) => void] {
   const [kept, keep] = useDraft<FilterChoice>("agents", {});
   const [given, give] = useState(() => choiceIn(location.search));
@@ -66,7 +69,7 @@ export function useFilters(): [FilterChoice, (now: FilterChoice) => void] {
   return [choice, set];
 }
 
-/** The beginning of a day in local time, some days after another, in the API's format. */
+/** The start of a day in local time, in the API's format. more is a number of days to add. */
 const dayAt = (text: string, more = 0): string => new Date(new Date(`${text}T00:00`).getTime() + more * day).toISOString();
 
 /** findOf returns the query for the server. */
@@ -106,7 +109,7 @@ export function Filters({ filters: f, set }: { filters: FilterChoice; set: (now:
   const asked = useRef(f.search);
   if (asked.current !== f.search) {
     asked.current = f.search;
-    if (!f.search) setText(""); // it was cleared from elsewhere
+    if (!f.search) setText(""); // the search was cleared by another component
   }
   return (
     <>

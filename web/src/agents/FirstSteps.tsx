@@ -8,7 +8,7 @@ import { openSpawn } from "./spawn";
 
 const w = words.connections.steps;
 
-/** What an admin does before the first agent: connect a model and a git server. */
+/** The steps for an admin before the first agent: connect a model and a git server. */
 export default function FirstSteps() {
   const client = useClient();
   const { data, reload } = useLoad(client.server, []);

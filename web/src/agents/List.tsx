@@ -23,7 +23,7 @@ import { asking, refreshAgents, useAgents } from "../store/agents";
 const FirstSteps = lazy(() => import("./FirstSteps"));
 
 const rowHeight = 60;
-const asksHeight = 44; // more, of a row with a question
+const asksHeight = 44; // additional height of a row with a question
 
 /** The list of agents: those that wait for an answer, then the newest. */
 export function AgentList() {
@@ -110,7 +110,10 @@ export function AgentList() {
   );
 }
 
-/** Where the list was when it was last left, to return there: its scroll offset in pixels and the current agent. */
+/**
+ * The position in the list when it was last left: its scroll offset in pixels and the current
+ * agent.
+ */
 const left = { find: "", offset: 0, active: "" };
 
 type RowsProps = {
@@ -136,7 +139,7 @@ function Rows({ find, rows, now, picked, setPicked, see, more }: RowsProps) {
   const box = useRef<HTMLDivElement>(null);
   const [back] = useState(() => left.find === find && left.offset > 0);
   const [active, setActive] = useState(() => (rows.some((a) => a.id === left.active) && left.find === find ? left.active : rows[0]?.id));
-  const wants = useRef(false); // the active row is to have the focus
+  const wants = useRef(false); // whether the active row should get the focus
   const virtual = useVirtualizer({
     count: rows.length,
     getScrollElement: () => box.current,
@@ -149,7 +152,7 @@ function Rows({ find, rows, now, picked, setPicked, see, more }: RowsProps) {
     left.find = find;
     left.active = active ?? "";
   }, [find, active]);
-  useEffect(() => virtual.measure(), [virtual, questions, rows]); // rows of agents that ask are higher
+  useEffect(() => virtual.measure(), [virtual, questions, rows]); // rows of agents with a question are higher
   const at = Math.max(0, rows.findIndex((a) => a.id === active));
   const items = virtual.getVirtualItems();
   const first = items[0]?.index ?? 0;

@@ -16,7 +16,7 @@ type Props = {
   agent: AgentSummary;
   now: number;
   index: number;
-  total: number; // -1 if it was not counted
+  total: number; // -1 if unknown
   top: number; // in pixels
   active: boolean;
   picked: boolean;

@@ -49,7 +49,7 @@ export default function Spawn() {
   const pictures = usePictures();
   const [problem, setProblem] = useState("");
   const [busy, setBusy] = useState(false);
-  const key = useRef(newKey()); // so that trying again makes no second agent
+  const key = useRef(newKey()); // idempotency key, so that a retry does not create a second agent
   const repos = useLoad(client.repositories, []);
   const models = useLoad(client.models, []);
   const environments = useLoad(client.environments, []);
@@ -59,8 +59,8 @@ export default function Spawn() {
     setForm((old) => ({ ...old, ...change }));
   };
   const standard = settings.data?.defaultRepository ?? "";
-  const [held, hold] = useState<string>(); // the text when the field got the focus, so that a default that loads later does not change what the user types
-  const repo = form.repo ?? held ?? (standard || (repos.data?.items[0]?.url ?? "")); // the one of last time, until another is written
+  const [held, hold] = useState<string>(); // the text when the field got the focus, so that a default that is loaded later does not change the user's input
+  const repo = form.repo ?? held ?? (standard || (repos.data?.items[0]?.url ?? "")); // the repository used last, until the user enters another
   const onlyScripted = models.data?.items.every((m) => m.id === "scripted");
 
   const submit = async (e: FormEvent) => {

@@ -6,7 +6,7 @@ import { words } from "../words";
 import { isOpen } from "../parts/status";
 import { refreshAgents } from "../store/agents";
 
-const atOnce = 4; // requests, so that a long list is no burst that the server refuses
+const atOnce = 4; // maximum number of concurrent requests: with more, the server would reject some for a long list
 
 /** Applies an action to each agent, and reports how many failed and why. */
 async function each(some: readonly AgentSummary[], what: (a: AgentSummary) => Promise<unknown>): Promise<AgentSummary[]> {
@@ -31,7 +31,7 @@ async function each(some: readonly AgentSummary[], what: (a: AgentSummary) => Pr
   return done;
 }
 
-/** Stops the runs of the working agents. */
+/** Stops the runs of the running agents. */
 export async function stopAll(client: Client, some: readonly AgentSummary[]): Promise<void> {
   const done = await each(some.filter(isOpen), (a) => client.cancel(a.id, a.latestRunId ?? ""));
   if (done.length > 0) toast(words.agents.stopped(done.length));

@@ -10,13 +10,15 @@ import { Failure, lines, type Socket, type Transport } from "./transport";
 
 type Page<T> = { items: T[]; nextCursor?: string };
 
-/** Headers of a request that can be repeated: the server then returns the first response again. */
+/**
+ * Headers that make a request idempotent: if it is repeated, the server returns the first response.
+ */
 const once = (key: string) => ({ "Idempotency-Key": key });
 
 const pathIs = (path: string) => `path=${encodeURIComponent(path)}`;
 
-const newest = "last=60&pieces=false"; // of events: enough for the first screen
-const screenful = "last=300&pieces=false"; // of events: several screens
+const newest = "last=60&pieces=false"; // query for the number of events that fill the first screen
+const screenful = "last=300&pieces=false"; // query for the number of events that fill several screens
 
 const at = (...parts: string[]) => parts.map((p) => `/${encodeURIComponent(p)}`).join("");
 
@@ -40,7 +42,7 @@ export class Client {
     return this.transport.json(method, `/v1${path}`, body, headers) as Promise<T>;
   }
 
-  /** Prefetches the first data of an agent's page. */
+  /** Prefetches the data that an agent's page needs first. */
   foresee(id: string): void {
     for (const path of [`/v1/agents${at(id)}`, `/v1/agents${at(id)}/journal`, recentOf(id)]) this.transport.ahead(path);
   }
@@ -96,7 +98,7 @@ export class Client {
   queue = (id: string, prompt: Prompt, key: string, model?: ModelRef) => this.send<Queued>("POST", `/agents${at(id)}/queue`, { prompt, ...(model ? { model } : {}) }, once(key));
   unqueue = (id: string, runId: string) => this.send("DELETE", `/agents${at(id)}/queue${at(runId)}`);
   retry = (id: string, body: Retry, key: string) => this.send<{ run: Run }>("POST", `/agents${at(id)}/retry`, body, once(key));
-  /** The address of an image of an event. */
+  /** The URL of an image in an event. */
   image = (id: string, seq: number, n: number) => this.transport.source(`/v1/agents${at(id)}/events/${seq}/images/${n}`);
   fork = (id: string, body: Fork, key: string) => this.send<{ items: { agent: Agent }[] }>("POST", `/agents${at(id)}/fork`, body, once(key));
   cancel = (id: string, runId: string) => this.send("POST", `/agents${at(id)}/runs${at(runId)}/cancel`);
@@ -118,7 +120,10 @@ export class Client {
    * is a heartbeat of the server.
    */
   follow = (id: string, after: number, signal: AbortSignal) => lines(this.transport.pieces(`/v1/agents${at(id)}/events?follow=true&after=${after}`, signal));
-  /** The events before a sequence number, starting at the beginning of a turn. Event is the type of package journal, which uses this client. */
+  /**
+   * The events before a sequence number. They begin at the start of a turn. Event is the type in
+   * package journal, which uses this client.
+   */
   async before<Event>(id: string, seq: number, signal: AbortSignal): Promise<Event[]> {
     const out: Event[] = [];
     for await (const line of lines(this.transport.pieces(`/v1/agents${at(id)}/events?before=${seq}&${screenful}`, signal))) if (line) out.push(JSON.parse(line) as Event);
@@ -131,12 +136,12 @@ export class Client {
   files = (id: string, path: string) => this.get<{ items: FileEntry[] }>(`/agents${at(id)}/files?${pathIs(path)}`);
   readFile = (id: string, path: string, signal?: AbortSignal) => this.transport.bytes(`/v1/agents${at(id)}/files/contents?digest=true&${pathIs(path)}`, signal);
   /**
-   * Writes a file if it still has the tag; "" requires that it does not exist,
-   * undefined accepts anything.
+   * Writes a file if its tag is unchanged. The tag "" requires that the file does not exist;
+   * undefined means no condition.
    */
   writeFile = (id: string, path: string, contents: Blob, tag?: string) =>
     this.send<WrittenFile>("PUT", `/agents${at(id)}/files/contents?${pathIs(path)}`, contents, tag === undefined ? {} : tag === "" ? { "If-None-Match": "*" } : { "If-Match": `"${tag}"` });
-  /** Writes a file as writeFile does, and reports the share that has been sent. */
+  /** Writes a file as writeFile does, and reports upload progress. */
   upload = (id: string, path: string, contents: Blob, over: boolean, sent: (share: number) => void, signal: AbortSignal) =>
     this.transport.put(`/v1/agents${at(id)}/files/contents?${pathIs(path)}`, contents, over ? {} : { "If-None-Match": "*" }, sent, signal);
   createFolder = (id: string, path: string) => this.send("POST", `/agents${at(id)}/files/folders`, { path });
@@ -148,7 +153,7 @@ export class Client {
   terminals = (id: string) => this.get<{ items: Terminal[] | null }>(`/agents${at(id)}/terminals`);
   pty = (id: string): Socket => this.transport.socket(`/v1/agents${at(id)}/pty`, "aloft.pty");
   artifacts = (id: string) => this.get<Page<Artifact>>(`/agents${at(id)}/artifacts`);
-  /** A URL of an artifact that is valid for some minutes. */
+  /** A URL of an artifact that is valid for a few minutes. */
   artifact = async (id: string, path: string) => this.transport.source((await this.get<{ url: string }>(`/agents${at(id)}/artifacts/download?${pathIs(path)}`)).url);
   desktop = (id: string) => this.get<Desktop>(`/agents${at(id)}/desktop`);
   desktopSocket = (id: string): Socket => this.transport.socket(`/v1/agents${at(id)}/desktop/vnc`, "binary");
@@ -160,7 +165,7 @@ export class Client {
   updateEnvironment = (id: string, body: EnvironmentChange) => this.send("PATCH", `/environments${at(id)}`, body);
   deleteEnvironment = (id: string) => this.send("DELETE", `/environments${at(id)}`);
   environmentHistory = (id: string) => this.get<Page<EnvironmentVersion>>(`/environments${at(id)}/history?limit=100`);
-  /** The diff of a version to an older one; "" is the one before it. */
+  /** The diff between two versions. If from is "", it is the version before to. */
   environmentDiff = (id: string, from: string, to: string) => this.get<VersionDiff>(`/environments${at(id)}/history/diff?${new URLSearchParams({ ...(from ? { from } : {}), to }).toString()}`);
   checkEnvironment = (environmentJson: string) => this.send<Checked>("POST", "/environment-check", { environmentJson });
   environmentSchema = () => this.get<Schema>("/environment-schema");
@@ -171,7 +176,7 @@ export class Client {
   /** The environment file that an agent has written and pushed. */
   proposedEnvironment = (agent: string) => this.get<Proposed>(`/agents${at(agent)}/environment`);
   commitEnvironment = (agent: string, environmentJson: string) => this.send<Committed>("POST", `/agents${at(agent)}/environment/commit`, { environmentJson });
-  /** Builds an environment as a test; news receives the progress. */
+  /** Builds an environment as a test, and passes the progress to news. */
   async tryEnvironment(agent: string, environmentJson: string, signal: AbortSignal, news: (line: string) => void): Promise<Build> {
     return this.built(this.transport.pieces(`/v1/agents${at(agent)}/environment/try`, signal, { environmentJson }), news);
   }
@@ -186,7 +191,7 @@ export class Client {
       return over.abort();
     }
   }
-  /** Parses a line of a build's progress; throws the error that it may contain. */
+  /** Parses a line of a build's progress, and throws the error if the line contains one. */
   private news(line: string): { news?: string; build?: Build } {
     const said = JSON.parse(line) as { news?: string; build?: Build; error?: { code: string; message: string } };
     if (said.error) throw new Failure(409, said.error.code, said.error.message);

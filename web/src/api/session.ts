@@ -2,8 +2,8 @@ import { Signal } from "../signal";
 import type { SignedIn } from "./types";
 
 /**
- * The user who has signed in with this browser. The session itself is a cookie that no script can read; this
- * is the server's description of it. Undefined means that the server was not asked yet.
+ * The user who is signed in with this browser, as described by the server. The session itself is a
+ * cookie that scripts cannot read. Undefined means that the server has not been asked yet.
  */
 export const session = new Signal<SignedIn | undefined>(undefined);
 

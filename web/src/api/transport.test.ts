@@ -18,7 +18,7 @@ test("what was begun ahead is got once", async () => {
   network.ahead("/v1/agents/a");
   expect(await network.json("GET", "/v1/agents/a")).toBe(1);
   expect(fetch).toHaveBeenCalledTimes(1);
-  expect(await network.json("GET", "/v1/agents/a")).toBe(2); // anew
+  expect(await network.json("GET", "/v1/agents/a")).toBe(2); // a new request
 });
 
 test("what was begun ahead answers nothing but a GET, and nobody else", async () => {

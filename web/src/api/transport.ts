@@ -23,8 +23,7 @@ export interface Transport {
   /** Sends a request and returns the response's JSON. A Blob is sent unchanged. */
   json(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<unknown>;
   /**
-   * Uploads a file, reports the share that has been sent (0 to 1), and returns
-   * the response's JSON.
+   * Uploads a file, reports the share that has been sent (0 to 1), and returns the response's JSON.
    */
   put(path: string, contents: Blob, headers: Record<string, string>, sent: (share: number) => void, signal: AbortSignal): Promise<unknown>;
   /** Returns a response's bytes, and its ETag without the quotes. */
@@ -34,7 +33,7 @@ export interface Transport {
    * a POST if there is a body.
    */
   pieces(path: string, signal: AbortSignal, body?: unknown): AsyncIterable<string>;
-  /** The URL for a path of the API, or for an address from the server. */
+  /** The URL for an API path, or for a URL that the server returned. */
   source(address: string): string;
   /** Opens a WebSocket. */
   socket(path: string, protocol: string): Socket;
@@ -51,7 +50,7 @@ export interface Socket {
 
 const unreachable = "the server cannot be reached";
 
-// Prefetched responses by path. public/early.js starts the first ones.
+// Prefetched responses by path. public/early.js makes the first requests.
 const begun = (globalThis as { aloftBegun?: Map<string, Promise<Response>> }).aloftBegun ?? new Map<string, Promise<Response>>();
 
 const begin = (path: string, init: RequestInit) => fetch(path, { credentials: "same-origin", cache: "no-store", redirect: "error", ...init });
@@ -79,18 +78,18 @@ function refusal(path: string, status: number, text: string): Failure {
     code = body.error?.code ?? code;
     message = body.error?.message ?? message;
   } catch {
-    // not the API's format, for example a proxy's error page
+    // the body is not in the API's format, for example a proxy's error page
   }
   if (status === 401 && path !== "/v1/session") ended();
   return new Failure(status, code, message);
 }
 
-/** The server that this page was loaded from. */
+/** The server from which this page was loaded. */
 export const network: Transport = {
   ahead(path) {
     if (begun.has(path)) return;
     const reply = begin(path, {});
-    reply.catch(() => undefined); // the caller that uses it reports errors
+    reply.catch(() => undefined); // the caller that uses the response reports errors
     begun.set(path, reply);
   },
   forget: () => begun.clear(),
@@ -141,12 +140,12 @@ export const network: Transport = {
       if (signal.aborted) throw e;
       throw new Failure(0, "cut", unreachable);
     } finally {
-      reader.cancel().catch(() => undefined); // it may have ended already
+      reader.cancel().catch(() => undefined); // the response may have ended already
     }
   },
   source: (address) => {
     const { pathname, search } = new URL(address, location.href);
-    return pathname + search; // keep this page's host, whatever address the server gives
+    return pathname + search; // keep this page's host, even if the server's URL has another
   },
   socket(path, protocol) {
     const url = new URL(path, location.href);
@@ -169,7 +168,7 @@ export const network: Transport = {
   },
 };
 
-/** Splits pieces of text into lines; the last line is complete only at the end. */
+/** Splits pieces of text into lines. The last line is returned only at the end of the input. */
 export async function* lines(pieces: AsyncIterable<string>): AsyncGenerator<string> {
   let rest = "";
   for await (const piece of pieces) {

@@ -14,14 +14,14 @@ export function useClient(): Client {
 /** Whether the last request could not reach the server. */
 export const offline = new Signal(false);
 
-/** Converts anything that was thrown to a Failure. */
+/** Converts any thrown value to a Failure. */
 export function asFailure(e: unknown): Failure {
   return e instanceof Failure ? e : new Failure(-1, "internal", e instanceof Error ? e.message : String(e));
 }
 
 export type Loaded<T> = { data?: T; failure?: Failure; loading: boolean; reload: () => void };
 
-const retryAfter = 3_000; // milliseconds, while the server cannot be reached
+const retryAfter = 3_000; // retry interval in milliseconds while the server is unreachable
 
 /**
  * Loads data, and reloads it when a dependency changes, and periodically while

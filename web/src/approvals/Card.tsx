@@ -18,9 +18,8 @@ const w = words.approval;
 const most = 20_000; // maximum length of a text in collapsed form, in characters
 
 /**
- * An approval request with its answers. The answers are enabled only after the
- * whole request has been shown: a long one must be expanded first. bare is for
- * the agent's own page.
+ * An approval request with its answers. The answers are enabled only after the whole request has
+ * been shown: a long request must be expanded first. bare is set on the agent's own page.
  */
 export function ApprovalCard({ approval: a, bare = false, name }: { approval: Approval; bare?: boolean; name?: string }) {
   const now = useNow();
@@ -120,8 +119,8 @@ export function ApprovalCard({ approval: a, bare = false, name }: { approval: Ap
 }
 
 /**
- * A request in a team that hides summaries in lists: it is read and answered on
- * the agent's page.
+ * A request in a team that hides summaries in lists. The person reads and answers it on the agent's
+ * page.
  */
 function HiddenCard({ approval: a, name }: { approval: Approval; name?: string }) {
   const now = useNow();
@@ -143,7 +142,10 @@ function HiddenCard({ approval: a, name }: { approval: Approval; name?: string }
   );
 }
 
-/** Sign in to the MCP server that the agent needs, which resolves the request, or deny it. */
+/**
+ * Lets the user sign in to the MCP server that the agent needs, which resolves the request, or deny
+ * the request.
+ */
 function SignIn({ approval: a }: { approval: Approval }) {
   const client = useClient();
   const { answer, busy } = useAnswer();

@@ -13,7 +13,7 @@ export const headOf = (a: Approval): string => words.approval.head[kindOf(a)](sh
 /** Whether a call can be described in one line. */
 export const oneLine = (a: Approval): boolean => kindOf(a) === "call" && !a.hidden && !a.change && !a.folder && !/[\r\n]/.test(a.subject.trim()) && a.subject.length <= 300;
 
-/** The only question of a request, if its options are few enough for a row or a notification. */
+/** The only question of a request, if its options fit in a row or a notification. */
 export function quick(a: Approval): { questionId: string; options: readonly { id: string; label: string }[] } | undefined {
   const [q, ...more] = a.questions ?? [];
   if (!q || more.length > 0 || q.allowMultiple || q.options.length === 0 || q.options.length > 3) return undefined;

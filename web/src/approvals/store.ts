@@ -10,7 +10,7 @@ const soon = 3_000; // polling interval in milliseconds, also in a background ta
 
 let state: Waiting = { items: [], loading: true };
 let timer = 0;
-let round = 0; // so that an outdated response is ignored
+let round = 0; // number of the latest request, so that an outdated response is ignored
 let asked: Client | undefined;
 const listeners = new Set<() => void>();
 const get = () => state;
@@ -55,7 +55,7 @@ export function useApprovals(client: Client): Waiting {
   return useSyncExternalStore(subscribe, get);
 }
 
-/** Polls at once, after something was answered. */
+/** Polls at once, after a request was answered. */
 export function refreshApprovals(): void {
   if (listeners.size > 0) void look();
 }

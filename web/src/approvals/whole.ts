@@ -1,8 +1,8 @@
 import { useEffect, useLayoutEffect, useState, type RefObject } from "react";
 
 /**
- * Whether an element's text is truncated, even by a fraction of a pixel: an
- * ellipsis replaces a whole letter.
+ * Whether an element's text is truncated. A fraction of a pixel counts, because an ellipsis
+ * replaces a whole letter.
  */
 function isCut(e: Element): boolean {
   const range = document.createRange();
@@ -26,8 +26,8 @@ export function isSeen(within: Element | null | undefined): boolean {
 }
 
 /**
- * Reports whether an element shows a whole request. It measures after the
- * answers are rendered, and again whenever on or the element's width changes.
+ * Reports whether an element shows a whole request. It measures after the answers are rendered, and
+ * again when a value in on or the element's width changes.
  */
 export function useWhole(box: RefObject<HTMLElement | null>, ...on: readonly unknown[]): boolean {
   const [width, setWidth] = useState(0);
@@ -41,5 +41,5 @@ export function useWhole(box: RefObject<HTMLElement | null>, ...on: readonly unk
   useLayoutEffect(() => {
     if (box.current && measured?.key !== key) setMeasured({ key, whole: !anyCut(box.current) });
   }, [box, key, measured]);
-  return measured?.key !== key || measured.whole; // until it is measured, which happens before painting
+  return measured?.key !== key || measured.whole; // assume true until it is measured, which happens before painting
 }

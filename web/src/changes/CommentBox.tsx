@@ -7,7 +7,7 @@ const w = words.changes;
 
 type Props = { said: Comment | undefined; writing: boolean; put: (text: string) => void; drop: () => void; cancel: () => void };
 
-/** A comment on a line, or the form for writing one. */
+/** A comment on a line, or the form for writing a comment. */
 export function CommentBox({ said, writing, put, drop, cancel }: Props) {
   const [text, setText] = useState(said?.text ?? "");
   if (said && !writing) {

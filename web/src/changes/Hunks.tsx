@@ -10,7 +10,7 @@ import { useNear } from "./near";
 import { rowsOf, widthOf, type FileDiff, type Line, type Row } from "./parse";
 
 const w = words.changes;
-const chunk = 80; // rows that are rendered together
+const chunk = 80; // number of rows that are rendered together
 const high = 24; // height of a row in pixels, as in the style sheet
 
 /** The comments on lines, and functions that change them. turn is the turn of the diff, or 0. */

@@ -12,7 +12,7 @@ import { address, standOf, toneOfCheck, toneOfPull, toneOfReview, type Row } fro
 const w = words.pulls;
 type Known = NonNullable<Row["pull"]>;
 
-/** The follow-ups that an open pull request calls for: fix its checks, address its review. */
+/** Follow-up prompts for an open pull request: fix its checks, address its review. */
 export function PullActs({ agent, pull: p }: { agent: Agent; pull: Known }) {
   const may = useMay("member");
   if (!may || agent.status !== "ACTIVE" || p.state !== "open" || !p.number) return null;

@@ -153,7 +153,7 @@ export function OpenPull({ agent, row, branch, close, done }: OpenProps) {
       done(p);
     } catch (e) {
       const failure = asFailure(e);
-      if (!failure.offline) key.current = newKey(); // after an error response, the next try is a new request
+      if (!failure.offline) key.current = newKey(); // after an error response, a retry is a new request
       setProblem(failure.message.replace(/^\w+(?=: )/, (field) => w.fields[field] ?? field));
       setBusy(false);
     }

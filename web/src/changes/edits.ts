@@ -2,7 +2,7 @@ import type { Call } from "../journal/entry";
 import { short, success, text } from "../parts/call";
 import { parseDiff, type FileDiff, type Line } from "./parse";
 
-/** The diff of an edit, as the machine reports it or else as the model requested it. */
+/** The diff of an edit, as reported by the machine or else as requested by the model. */
 export function diffOf(c: Call): FileDiff {
   const known = diffs.get(c);
   if (known && known.of === c.result) return known.diff;
@@ -11,7 +11,7 @@ export function diffOf(c: Call): FileDiff {
   return diff;
 }
 
-const diffs = new WeakMap<Call, { of: unknown; diff: FileDiff }>(); // by call, valid until its result changes
+const diffs = new WeakMap<Call, { of: unknown; diff: FileDiff }>(); // diffs by call; a diff is valid until the call's result changes
 
 const edits = new Set(["StrReplace", "Write", "EditNotebook"]);
 export const isEdit = (c: Call): boolean => edits.has(c.name);

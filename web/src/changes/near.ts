@@ -5,7 +5,7 @@ const margin = 1_200; // pixels above and below the visible area
 type Watch = { observer: IntersectionObserver; told: Map<Element, (near: boolean) => void> };
 const watches = new WeakMap<Element, Watch>();
 
-/** One observer for all elements of a scrolling box. */
+/** Returns the observer that all elements of a scrolling box share. */
 function watchOf(box: Element): Watch {
   const before = watches.get(box);
   if (before) return before;

@@ -3,14 +3,14 @@ export type Line = { kind: " " | "+" | "-" | "\\"; text: string; old?: number; n
 export type Hunk = { header: string; lines: Line[] };
 export type FileDiff = { path: string; from?: string; status: "added" | "deleted" | "renamed" | "changed"; binary: boolean; added: number; removed: number; hunks: Hunk[] };
 
-/** Parses a diff. It skips what it does not recognize, and never fails. */
+/** Parses a diff. It skips lines that it does not recognize, and never fails. */
 export function parseDiff(text: string): FileDiff[] {
   const files: FileDiff[] = [];
   let file: FileDiff | undefined;
   let hunk: Hunk | undefined;
   let oldNo = 0;
   let newNo = 0;
-  let oldLeft = 0; // lines of the hunk that follow
+  let oldLeft = 0; // number of lines of the hunk that follow
   let newLeft = 0;
   const lines = text.split("\n");
   if (lines.at(-1) === "") lines.pop();
@@ -64,8 +64,8 @@ export function parseDiff(text: string): FileDiff[] {
 const collator = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
 
 /**
- * byPath compares two paths folder by folder, with numbers by their value:
- * step2 comes before step10, and the files of a folder before its folders.
+ * byPath compares two paths folder by folder, and numbers by their value: step2 comes before
+ * step10, and the files of a folder before its subfolders.
  */
 export function byPath(a: { path: string }, b: { path: string }): number {
   const [x, y] = [a.path.split("/"), b.path.split("/")];
@@ -78,10 +78,13 @@ export function byPath(a: { path: string }, b: { path: string }): number {
   return x.length - y.length || (a.path < b.path ? -1 : a.path > b.path ? 1 : 0);
 }
 
-/** totalOf adds up the lines of files. */
+/** totalOf returns the total of added and removed lines in files. */
 export const totalOf = (files: readonly FileDiff[]): Pick<FileDiff, "added" | "removed"> => files.reduce((t, f) => ({ added: t.added + f.added, removed: t.removed + f.removed }), { added: 0, removed: 0 });
 
-/** markOf returns a short hash of a file's changes, by which a later change is recognized. It is not for security. */
+/**
+ * markOf returns a short hash of a file's changes, which shows whether they have changed since. It
+ * is not for security.
+ */
 export function markOf(file: FileDiff): string {
   let h = 5381;
   const add = (text: string) => {
@@ -98,7 +101,7 @@ function begin(files: FileDiff[], path: string): FileDiff {
   return file;
 }
 
-/** The path in "a/x b/x", whose halves are equal unless the file was renamed. */
+/** The path in "a/x b/x". Both halves are equal unless the file was renamed. */
 function pathOfHeader(text: string): string {
   if (text.startsWith('"')) return named(/"(?:[^"\\]|\\.)*"$/.exec(text)?.[0] ?? text, "b/") ?? "";
   const half = text.slice(0, (text.length - 1) / 2);
@@ -160,7 +163,7 @@ export function pairs(hunk: Hunk): Pair[] {
   return out;
 }
 
-/** A row of a view: a hunk's header, a line, or two halves. */
+/** A row of a view: a hunk's header, a line, or a pair of lines. */
 export type Row = { head?: string; line?: Line } & Pair;
 
 /** The rows of a file's changes, inline or side by side. */

@@ -8,7 +8,7 @@ import { ClientContext } from "../api/use";
 import { OpenPull, PullRow } from "./Pulls";
 import { rowsOf, standOf, pullRequestOf } from "./pulls";
 
-// A dialog covers the page, but this test has no page.
+// Replace portals: a dialog covers the page, but this test has no page.
 vi.mock("react-dom", async (original) => ({ ...(await original<object>()), createPortal: (node: unknown) => node }));
 
 const pull = (repo: string, more: Partial<PullRequest> = {}): PullRequest => ({ repoUrl: `git.test/${repo}`, branch: "aloft/x", ...more });
@@ -35,7 +35,7 @@ test("a draft is one only while it is open", () => {
 test("what was left empty is left to the server", () => {
   expect(pullRequestOf("https://git.test/a/one", { title: " ", body: "\n", base: "", draft: false })).toEqual({ repoUrl: "https://git.test/a/one" });
   const proposed = { repoUrl: "r", branch: "b", base: "main", title: "Mend", body: "Mended." };
-  expect(pullRequestOf("r", { title: "Mend", body: "Mended.", base: "main", draft: false }, proposed)).toEqual({ repoUrl: "r" }); // so that follow-ups renew it
+  expect(pullRequestOf("r", { title: "Mend", body: "Mended.", base: "main", draft: false }, proposed)).toEqual({ repoUrl: "r" }); // fields are omitted so that follow-ups update them
   expect(pullRequestOf("r", { title: "", body: "Other.", draft: false }, proposed)).toEqual({ repoUrl: "r", body: "Other." });
   expect(pullRequestOf("r", { title: " Mend ", body: "  code\n", base: "next", draft: true })).toEqual({ repoUrl: "r", title: "Mend", body: "  code\n", base: "next", draft: true });
 });

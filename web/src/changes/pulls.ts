@@ -3,7 +3,7 @@ import type { Agent, AgentSummary, CreatePullRequest, ProposedPullRequest, PullR
 export type Tone = "green" | "grey" | "violet" | "red" | "amber";
 type Stand = "open" | "draft" | "merged" | "closed";
 
-/** The state of a pull request; drafts are distinguished from other open ones. */
+/** The state of a pull request, with drafts as a separate state. */
 export function standOf(p: Pick<PullRequest, "state" | "draft">): Stand {
   const state = p.state ?? "open";
   return state === "open" && p.draft ? "draft" : state;
@@ -14,10 +14,13 @@ export const toneOfCheck: Record<PullRequestStatus["checks"][number]["state"], T
 
 export const toneOfReview: Record<NonNullable<PullRequestStatus["review"]>, Tone> = { approved: "green", changes_requested: "red" };
 
-/** opened are an agent's pull requests that there are: an attempt that failed has no address. */
+/** opened returns an agent's existing pull requests: a failed attempt to open one has no URL. */
 export const opened = (a: Pick<AgentSummary, "pullRequests">) => a.pullRequests?.filter((p) => p.url) ?? [];
 
-/** address returns the URL if a link may lead to it: it comes from a forge or an agent, and must not be a script. */
+/**
+ * address returns url if it may be used in a link. It comes from a forge or an agent, and must not
+ * be a script.
+ */
 export const address = (url = "") => (/^https?:\/\//i.test(url) ? url : undefined);
 
 /** A repository of an agent, and the pull request of a branch there. */
@@ -27,8 +30,8 @@ const bare = (url: string) => url.replace(/^[a-z+]+:\/\//i, "");
 const placeOf = (p: PullRequest) => `${bare(p.repoUrl)}\n${p.branch}`;
 
 /**
- * rowsOf returns a row for each pull request, and one for each repository without one. made are those opened
- * on this page, seen the latest states at the forge.
+ * rowsOf returns a row for each pull request, and one for each repository without a pull request.
+ * made are the pull requests opened on this page, seen the latest states at the forge.
  */
 export function rowsOf(agent: Pick<Agent, "repos" | "pullRequests">, made: readonly PullRequest[] = [], seen: readonly PullRequestStatus[] = []): Row[] {
   const all = new Map<string, NonNullable<Row["pull"]>>();
@@ -54,7 +57,10 @@ export function rowsOf(agent: Pick<Agent, "repos" | "pullRequests">, made: reado
 /** The fields that the user has edited; others are absent. */
 export type PullForm = { title?: string; body?: string; base?: string; draft: boolean };
 
-/** pullRequestOf returns the request for a form. Fields left empty or as proposed are omitted: the server writes them and updates them with follow-ups. */
+/**
+ * pullRequestOf returns the request for a form. It omits fields that are empty or as proposed, so
+ * that the server writes them and updates them after follow-ups.
+ */
 export function pullRequestOf(repoUrl: string, f: PullForm, proposed?: ProposedPullRequest): CreatePullRequest {
   const out: CreatePullRequest = { repoUrl };
   for (const field of ["title", "body", "base"] as const) {

@@ -7,7 +7,7 @@ const look = 30_000; // polling interval in milliseconds: the server asks the fo
 /** The latest state of an agent's pull requests at the forge. */
 export type PullsSeen = Loaded<{ items: PullRequestStatus[] }>;
 
-/** usePulls asks for the state of an agent's pull requests, again and again, if it has any. */
+/** usePulls polls the state of an agent's pull requests, if the agent has any. */
 export function usePulls(id: string, agent: Agent | undefined): PullsSeen {
   const client = useClient();
   const known = agent ? opened(agent).map((p) => p.url) : [];

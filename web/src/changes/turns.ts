@@ -2,7 +2,9 @@ import type { Entry } from "../journal/entry";
 import { diffOf, isEdit } from "./edits";
 import type { FileDiff } from "./parse";
 
-/** The edits of a turn, according to the journal, which does not record changes by commands. */
+/**
+ * The edits of a turn according to the journal. The journal does not record changes by commands.
+ */
 export type TurnEdits = { no: number; key: string; files: FileDiff[]; commands: number; replaced: boolean };
 
 /** Returns the turns that edited files or ran commands, newest last. */
@@ -30,7 +32,7 @@ export function turnsOf(entries: readonly Entry[], replaced = false): TurnEdits[
   return out;
 }
 
-/** The URL for creating a pull request at a known forge; undefined for others. */
+/** The URL for creating a pull request at a known forge; undefined for other forges. */
 export function pullURL(repo: string, branch: string): string | undefined {
   const m = /^(?:https:\/\/|git@|ssh:\/\/git@)([^/:@]+)[/:](.+?)(?:\.git)?\/?$/.exec(repo);
   if (!m || !branch) return undefined;

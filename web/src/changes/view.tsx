@@ -5,7 +5,7 @@ const w = words.changes;
 const wide = 1500; // minimum width in pixels for a side-by-side view
 const place = "aloft.diff";
 
-/** Whether diffs are shown side by side, stored in this browser. */
+/** Whether diffs are shown side by side. The setting is stored in this browser. */
 export function useSplit(): [boolean, (now: boolean) => void] {
   const [split, setSplit] = useState(() => {
     const said = localStorage.getItem(place);

@@ -1,7 +1,9 @@
 import { useCallback, useMemo, useState } from "react";
 import { markOf, type FileDiff } from "./parse";
 
-/** Which files are viewed and which are collapsed, by path, with functions that change that. */
+/**
+ * Which files are viewed and which are collapsed, by path, and functions to change these states.
+ */
 export type Viewed = {
   viewed: ReadonlySet<string>;
   collapsed: ReadonlySet<string>;
@@ -10,7 +12,7 @@ export type Viewed = {
   foldAll: () => void;
 };
 
-const most = 2_000; // files that are remembered for an agent
+const most = 2_000; // maximum number of files that are remembered for an agent
 
 function read(place: string): Record<string, string> {
   try {
@@ -22,8 +24,8 @@ function read(place: string): Record<string, string> {
 }
 
 /**
- * useViewed remembers in this browser which files of an agent a person has viewed. A
- * file that has changed since is no longer viewed. Viewed files are collapsed.
+ * useViewed stores in this browser which files of an agent a person has viewed. If a file has
+ * changed since, it no longer counts as viewed. Viewed files are collapsed.
  */
 export function useViewed(agentId: string, files: readonly FileDiff[]): Viewed {
   const place = `aloft.viewed.${agentId}`;
@@ -39,7 +41,7 @@ export function useViewed(agentId: string, files: readonly FileDiff[]): Viewed {
         try {
           localStorage.setItem(place, JSON.stringify(now));
         } catch {
-          // the storage is full: it is remembered until the page is closed
+          // the storage is full: the state is kept until the page is closed
         }
         return now;
       });

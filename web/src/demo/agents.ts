@@ -1,6 +1,6 @@
 import type { AgentSummary, PullRequest } from "../api/types";
 
-/** The time a number of minutes ago. */
+/** The time n minutes ago. */
 export const minutesAgo = (n: number) => new Date(Date.now() - n * 60_000).toISOString();
 
 export const idOf = (n: number) => `bc-00000000-0000-4000-8000-${n.toString(16).padStart(12, "0")}`;

@@ -53,9 +53,9 @@ const cursor = -239 >>> 0;
 const newSize = -223 >>> 0;
 
 /**
- * A desktop inside the page, with the protocol of a machine's desktop (RFB). Text
- * pasted into it can be copied back. A hostile one returns other text when asked to
- * copy, and announces an enormous size at any other key.
+ * A desktop inside the page, with the protocol of a machine's desktop (RFB). Text pasted into the
+ * desktop can be copied back. A hostile desktop returns other text when asked to copy, and
+ * announces an enormous size after any other key.
  */
 export function desktop(hostile: boolean): Socket {
   let got: number[] = [];
@@ -83,7 +83,7 @@ export function desktop(hostile: boolean): Socket {
     if (m[0] === 3 && first) {
       first = false;
       update(0, 0, width, height, 0, painted());
-      if (hostile) update(0, 0, 400, 300, cursor, new Uint8Array(400 * 300 * 4).fill(255), new Uint8Array(50 * 300).fill(255)); // would cover the page
+      if (hostile) update(0, 0, 400, 300, cursor, new Uint8Array(400 * 300 * 4).fill(255), new Uint8Array(50 * 300).fill(255)); // a cursor that would cover the page
     }
     if (m[0] === 6) say(m.map((b, i) => (i === 0 ? 3 : b)));
     if (m[0] === 4 && hostile) m[7] === 0x63 ? say(cut("taken from you")) : update(0, 0, 65_535, 65_535, newSize);

@@ -6,7 +6,7 @@ import { delegating } from "./tasks";
 import { twoWays } from "./names";
 import { planning, publishing, wondering } from "./questions";
 
-/** A sample's data, which has only the fields that the dashboard shows. */
+/** A sample's data. It contains only the fields that the dashboard shows. */
 type Sample<T> = T extends (infer E)[] ? Sample<E>[] : T extends object ? { [K in keyof T]?: Sample<T[K]> } : T;
 export type Bare = { [K in Event["kind"]]: { kind: K; data: Sample<Extract<Event, { kind: K }>["data"]>; wait?: number } }[Event["kind"]];
 

@@ -96,7 +96,7 @@ const routes: [method: string, path: RegExp, reply: Reply][] = [
   ["GET", /^\/v1\/rules\/(me|team)\/([^/]+)$/, ([, owner, name]) => ({ owner, name, text: rules[`${owner}/${name}`] ?? "" })],
 ];
 
-/** In the state "slow", replies are delayed and arrive in another order. */
+/** In the state "slow", replies are delayed and arrive out of order. */
 const taken = (path: string) => (state === "slow" ? new Promise((r) => setTimeout(r, 60 + ((path.length * 37) % 240))) : undefined);
 
 const never = new Promise<never>(() => undefined);
@@ -135,7 +135,7 @@ export const demonstration: Transport = {
     if (journal?.[1]) {
       const { after = 0, before = Infinity, last = 0 } = Object.fromEntries([...url.searchParams].map(([k, v]) => [k, Number(v)]));
       const all = journalOf(journal[1]);
-      const part = all.slice(last ? Math.max(after, Math.min(before - 1, all.length) - 4 * last) : after, before - 1); // seq 1 is the first
+      const part = all.slice(last ? Math.max(after, Math.min(before - 1, all.length) - 4 * last) : after, before - 1); // sequence numbers start at 1
       yield (last ? settled(part).slice(-last) : part).map((e) => `${JSON.stringify(e)}\n`).join("");
       if (url.searchParams.get("follow") !== "true") return;
       for (let seq = 100_000; state === "stream" && !signal.aborted; seq++) {

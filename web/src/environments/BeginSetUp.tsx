@@ -16,7 +16,10 @@ type Way = keyof typeof w.ways;
 const ways = Object.keys(w.ways) as Way[];
 const wayOf = (preset = ""): Way | undefined => ways.find((p) => p === preset);
 
-/** Asks which repository to set up a machine for, and who does it; lists the machines that are being set up. */
+/**
+ * Asks for which repository to set up a machine, and whether a person or an agent does it. Lists
+ * the machines that are being set up.
+ */
 export default function BeginSetUp() {
   const client = useClient();
   const repositories = useLoad(client.repositories, []);

@@ -93,9 +93,9 @@ export function Builds({ of, may }: { of: EnvironmentDetail; may: boolean }) {
   );
 }
 
-const longest = 400_000; // the most recent characters of a log that are shown
+const longest = 400_000; // maximum number of characters of a log that are shown, the most recent
 
-/** A build's live log; after a lost connection it continues where it stopped. */
+/** A build's live log. After a lost connection it continues at the same position. */
 function Log({ environment, build }: { environment: string; build: string }) {
   const client = useClient();
   const [text, setText] = useState("");

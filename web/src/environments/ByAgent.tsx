@@ -24,10 +24,10 @@ export function ByAgent({ agent, loaded }: { agent: Agent; loaded: Loaded<Agent>
   const [draft, setDraft] = useProposal(id);
   const [view, setView] = useState<"talk" | "terminal" | "proposal">("talk");
   const finding = useFinding(talking.follower, view === "talk");
-  // There is no proposal while the agent works; each of its runs may make a new one.
+  // There is no proposal while the agent works. Each of its runs may make a new proposal.
   const proposed = useLoad(() => (open ? Promise.resolve(null) : client.proposedEnvironment(id)), [id, agent.latestRunId, open]);
   const theirs = proposed.data?.environmentJson;
-  const another = theirs !== undefined && theirs !== draft.theirs && theirs !== draft.text; // a committed proposal is the agent's as well
+  const another = theirs !== undefined && theirs !== draft.theirs && theirs !== draft.text; // a draft that was committed also appears as the agent's proposal
   const touched = draft.text !== draft.given;
   const take = () => proposed.data && setDraft(given(proposed.data.environmentJson, { theirs: proposed.data.environmentJson, why: [w.proposes(proposed.data.path, proposed.data.branch), ...proposed.data.findings] }));
   useEffect(() => {

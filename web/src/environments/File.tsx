@@ -20,9 +20,9 @@ export function File({ of, may, reload }: { of: EnvironmentDetail; may: boolean;
   const dirty = draft !== null && draft.text !== of.environmentJson;
   const clash = dirty && draft.version !== of.versionId;
   useEffect(() => {
-    if (draft && !dirty) clear(); // it was saved or undone
+    if (draft && !dirty) clear(); // the text was saved or the edit undone
     if (dirty || shown.current === of.environmentJson) return;
-    shown.current = of.environmentJson; // somebody has changed it
+    shown.current = of.environmentJson; // another person has changed the file
     setRound((n) => n + 1);
   }, [draft, dirty, clear, of.environmentJson]);
   const changed = (text: string) => {

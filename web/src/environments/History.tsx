@@ -95,7 +95,7 @@ function Compare({ id, from, to, set, options }: Comparing) {
   const { data: now, failure, reload } = useLoad(() => client.environmentDiff(id, from, to), [id, from, to]);
   const last = useRef(now);
   if (now) last.current = now;
-  const data = failure ? undefined : last.current; // keep the old one until the next has loaded, so that the layout does not shift
+  const data = failure ? undefined : last.current; // keep the previous differences until the next have loaded, so that the layout does not shift
   const [file] = useMemo(() => parseDiff(data?.diff ?? ""), [data]);
   const pick = (label: string, value: string, choose: (id: string) => void, none: boolean) => (
     <label className="field">

@@ -26,7 +26,10 @@ const theme = EditorView.theme({
   ".cm-key-help": { padding: "6px 10px", maxWidth: "360px", fontSize: "12.5px", fontFamily: "var(--font)" },
 });
 
-/** The editor of an environment.json: it completes from the schema, describes keys, and marks findings. */
+/**
+ * The editor of an environment.json: it offers completions from the schema, describes keys, and
+ * marks findings.
+ */
 export default function JsonEditor({ text, changed, save, schema, findings, goTo }: Props) {
   const view = useRef<EditorView>(null);
   const known = useRef(schema);
@@ -69,7 +72,10 @@ export default function JsonEditor({ text, changed, save, schema, findings, goTo
   return <Editor path="environment.json" text={text} changed={changed} save={save} extensions={extensions} />;
 }
 
-/** offsetOf converts a line, and a column in bytes, to an offset. The text may have changed since they were computed. */
+/**
+ * offsetOf converts a line, and a column in bytes, to an offset. The text may have changed since
+ * line and column were computed.
+ */
 function offsetOf(doc: Text, { line, column }: { line: number; column: number }): number {
   const at = doc.line(Math.min(line, doc.lines));
   const before = new TextDecoder().decode(new TextEncoder().encode(at.text).slice(0, column - 1));
@@ -94,13 +100,13 @@ function completions(schema: Schema, c: CompletionContext): CompletionResult | n
   const text = c.state.sliceDoc();
   const place = placeIn(text, c.pos);
   if (place.slot === "none" || (!c.explicit && !place.word && text[c.pos - 1] !== '"')) return null;
-  const close = /^[^\s,:{}[\]]*"/.exec(text.slice(c.pos))?.[0].length ?? 0; // the rest of an existing string
+  const close = /^[^\s,:{}[\]]*"/.exec(text.slice(c.pos))?.[0].length ?? 0; // the remaining part of an existing string
   const quoted = text[place.from] === '"';
   const result = { from: place.from, to: c.pos + (quoted ? close : 0), filter: false };
   const fits = (word: string) => word.toLowerCase().includes(place.word.toLowerCase());
   const at = schemasAt(schema, place.path);
   if (place.slot === "key") {
-    const named = /^\s*:/.test(text.slice(result.to)); // it has a value already
+    const named = /^\s*:/.test(text.slice(result.to)); // whether the key has a value already
     const options = at.flatMap((s) => Object.entries(s.properties ?? {})).filter(([name]) => fits(name) && !place.have.includes(name));
     return { ...result, options: options.map(([name, s]) => keyOption(name, s, named)) };
   }

@@ -13,11 +13,14 @@ import { shownLine } from "../parts/clip";
 
 const w = words.setUp;
 
-/** A draft of an environment.json: the text at the start and the current one. theirs is the agent's proposal at the start. */
+/**
+ * A draft of an environment.json: the initial text and the current one. theirs is the agent's
+ * proposal when the draft was started.
+ */
 export type Draft = { text: string; given: string; why: string[]; snapshot: string; theirs: string };
 export const given = (text: string, more: Partial<Draft> = {}): Draft => ({ text, given: text, why: [], snapshot: "", theirs: "", ...more });
 
-/** useProposal keeps the draft in this tab; it survives a reload. */
+/** useProposal stores the draft in this tab, across reloads. */
 export const useProposal = (id: string) => useDraft(`setup.${id}`, given(""));
 
 /** The heading of a machine's set-up. Its button discards the set-up, unless `instead` replaces the button. */

@@ -12,9 +12,12 @@ const w = words.environments;
 const none: readonly Finding[] = [];
 let schema: Promise<Schema> | undefined;
 
-const pause = 250; // milliseconds without typing, after which the text is checked
+const pause = 250; // milliseconds without typing before the text is checked
 
-/** Has the server check a text when it changes, as `aloft env check` does. Until then the previous findings are shown. */
+/**
+ * Lets the server check a text when it changes, as `aloft env check` does. Until the server has
+ * answered, the previous findings are shown.
+ */
 function useChecked(text: string): { checked?: Checked; fresh: boolean; problem: string } {
   const client = useClient();
   const [state, setState] = useState<{ of?: string; checked?: Checked; problem: string }>({ problem: "" });
@@ -43,7 +46,7 @@ export function EnvironmentText({ text, first, changed, save }: { text: string; 
   const [goTo, setGoTo] = useState<{ line: number; column: number }>();
   useEffect(() => {
     schema ??= client.environmentSchema();
-    schema.then(setKnown, () => (schema = undefined)); // without the schema there is no completion
+    schema.then(setKnown, () => (schema = undefined)); // without the schema there are no completions
   }, [client]);
   const findings = checked?.findings ?? none;
   const errors = findings.filter((f) => f.severity === "error").length;

@@ -28,7 +28,7 @@ test("the schema is found at a place", () => {
   const keys = (path: (string | number)[]) => schemasAt(schema, path).flatMap((s) => Object.keys(s.properties ?? {}));
   expect(keys([])).toContain("install");
   expect(keys(["terminals", 0])).toEqual(["command", "description", "name"]);
-  expect(keys(["terminals", 0, 0])).toContain("command"); // lists in the list count as their items
+  expect(keys(["terminals", 0, 0])).toContain("command"); // nested lists are replaced by their items
   expect(keys(["ports", 3])).toContain("port");
   expect(keys(["constructor"])).toEqual([]);
   expect(schemasAt(schema, ["egressMode"])[0]?.enum).toContain("allow_all");

@@ -1,12 +1,12 @@
 import type { Schema } from "../api/client";
 
-/** The place of a position in a JSON text with comments, which may be incomplete. */
+/** The syntactic context of a position in a JSON text with comments. The text may be incomplete. */
 export type PlaceIn = {
-  path: (string | number)[]; // of the object with the key, or of the value
+  path: (string | number)[]; // path of the object with the key, or of the value
   slot: "key" | "value" | "none";
-  from: number; // where the word or the string at the position begins
-  word: string; // the part of it before the position, without the quote
-  have: string[]; // the keys before it in the same object
+  from: number; // offset of the word or the string at the position
+  word: string; // the part of the word before the position, without the quote
+  have: string[]; // the preceding keys in the same object
 };
 
 type Frame = { array: boolean; index: number; key: string; keys: string[]; wants: "key" | "colon" | "value" | "comma" };
@@ -75,7 +75,7 @@ export function placeIn(text: string, position: number): PlaceIn {
   return place(position, "");
 }
 
-/** schemasAt returns the parts of a schema that apply to a place. */
+/** schemasAt returns the parts of a schema that apply at a path. */
 export function schemasAt(schema: Schema, path: (string | number)[]): Schema[] {
   let at = wide(schema);
   for (const step of path) {

@@ -13,7 +13,7 @@ const all: [title: string, keys: [keys: string[], does: string][]][] = [
   [w.list, [[["/"], words.agents.searchShort], [["f"], words.agents.more], [["j", "↓"], w.next], [["k", "↑"], w.previous], [["↵"], w.open], [["x"], w.select], [["s"], w.stop], [["e"], w.archive], [["y"], w.allow], [["n"], w.deny]]],
 ];
 
-/** The keys, on ?. */
+/** The list of keyboard shortcuts, which the key ? opens. */
 export function KeySheet() {
   const open = keySheetOpen.use();
   useKey("?", () => keySheetOpen.set(true));
