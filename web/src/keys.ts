@@ -1,6 +1,6 @@
 import { useLayoutEffect } from "react";
 
-/** Whether a key press goes into a text field. */
+/** Whether a key press goes to a text field. */
 export function typing(target: EventTarget | null): boolean {
   return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName)) && target.getAttribute("type") !== "checkbox";
 }

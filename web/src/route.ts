@@ -1,7 +1,7 @@
 import type { MouseEvent } from "react";
 import { Signal } from "./signal";
 
-/** A place in the dashboard, as its address has it. */
+/** A place in the dashboard, as named by its URL. */
 export type Place =
   | { page: "agents" }
   | { page: "agent"; id: string; tab: Tab }
@@ -19,7 +19,7 @@ export type Tab = (typeof tabs)[number];
 export const parts = ["file", "builds", "snapshots", "secrets", "history"] as const;
 export type Part = (typeof parts)[number];
 
-/** placeOf reads an address. */
+/** placeOf parses a URL path. */
 export function placeOf(path: string): Place {
   const [first = "", second, third] = path.split("/").filter(Boolean).map(decode);
   switch (first) {

@@ -15,7 +15,7 @@ export type Entry = { key: string; rev: number; time: string; seq: number } & (
   | { kind: "text"; text: string; live: boolean }
   | { kind: "call"; call: Call }
   | { kind: "note"; tone: "plain" | "amber" | "red"; about: Note; text: string; again?: Again }
-  | { kind: "end"; status: string; code?: string; message?: string; hint?: string; ms: number; result?: string; outcome?: string; evidence?: Proof; over?: true } // over: another run came after it
+  | { kind: "end"; status: string; code?: string; message?: string; hint?: string; ms: number; result?: string; outcome?: string; evidence?: Proof; over?: true } // over: another run followed
 );
 export type Note = "retry" | "lost" | "memory" | "disk" | "hibernated" | "woken" | "expiring" | "expired" | "notice" | "compacted" | "cancel" | "paused" | "resumed" | "committed" | "pushed" | "pulled" | "unpulled" | "fallback";
 /**
@@ -33,16 +33,16 @@ export type Call = {
   args: Record<string, unknown>;
   /** cut: the run ended while it was running; unstarted: it ended before. */
   state: "waiting" | "asks" | "running" | "done" | "failed" | "refused" | "cut" | "unstarted";
-  output: string; // as it arrives
-  text: string; // for the model
-  result?: unknown; // for programs
+  output: string; // the output so far, while the call runs
+  text: string; // the result as text for the model
+  result?: unknown; // the result for programs
   images: Shot[];
   ms?: number;
   judged?: { treatment: string; by: string; why?: string };
   approval?: Approval;
   subagent?: Subagent; // for a Task call: its subagent
 };
-/** A subagent's work, which is a conversation of its own. */
+/** A subagent's work, which is a separate conversation. */
 export type Subagent = { type: string; description: string; task: string; model: string; background?: boolean; said: Transcript };
 
 /** An entry without the fields that every entry has. */

@@ -10,8 +10,10 @@ export type Block = Schemas["JournalConversationBlock"];
 export type Message = Schemas["JournalConversationMessage"];
 /** The result of a check: passed, failed, not_run or lost. */
 export type Check = Schemas["JournalCheckResult"];
-/** The facts from which the outcome of a run is derived. stale: the checks ran on another commit than the
- * pushed one. */
+/**
+ * The facts from which the outcome of a run is derived. stale: the checks ran on a commit other
+ * than the pushed one.
+ */
 export type Proof = Schemas["JournalEvidence"];
 /** An agent's report about a bug: fixed, not_a_bug or not_fixed. */
 export type Bugfix = Schemas["JournalBugfix"];

@@ -79,7 +79,7 @@ test("a call goes its way", () => {
   expect(told(...asked, question).asked()).toBeUndefined();
   expect(told(...asked, own).asked()).toMatchObject({ id: "q", questions: [{ id: "w", options: [] }] });
   const left = told(...asked, own, { kind: "approval.answered", data: { approvalId: "q", decision: "deny" } } as Told);
-  expect([call(left)?.state, left.asked()]).toEqual(["waiting", undefined]); // its result comes
+  expect([call(left)?.state, left.asked()]).toEqual(["waiting", undefined]); // the result arrives
   const answered = (decision: string) => ({ kind: "approval.answered", data: { approvalId: "q", decision } }) as Told;
   expect(call(told(...asked, question, answered("deny")))?.state).toBe("refused");
   expect(call(told(...asked, question, answered("allow_once")))).toMatchObject({ state: "waiting" });
@@ -128,7 +128,7 @@ test("what is gone back from is folded away, and the list of what is to do with 
   expect(t.entries.map((e) => e.kind)).toEqual(["prompt", "call", "turn", "replaced"]);
   expect(t.entries.at(-1)).toMatchObject({ turns: 1, entries: [{ kind: "call" }, { kind: "turn", no: 2 }, { kind: "end" }] });
   expect(t.todos).toMatchObject([{ status: "pending" }]);
-  expect(t.tokens.output).toBe(4); // it was used all the same
+  expect(t.tokens.output).toBe(4); // its tokens were used nevertheless
 });
 
 test("prompts wait until they are taken back or begin", () => {

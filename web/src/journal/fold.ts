@@ -5,7 +5,7 @@ import { unwrapped, type Block, type Event, type Tokens } from "./event";
 
 type Asked = Extract<Event, { kind: "approval.asked" }>["data"]["approval"];
 
-/** The questions of an event, where those with free-text answers have no options. */
+/** The questions of an event, without options for those with free-text answers. */
 const questionsOf = ({ questions }: Asked) => (questions ? { questions: questions.map((q) => ({ ...q, options: (q.options as typeof q.options | undefined) ?? [] })) } : {});
 
 const liveOutput = 100_000; // minimum number of characters that are kept of a running call's output
@@ -13,9 +13,9 @@ const none = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, cost: 0, priced
 const shots = (blocks: readonly Block[] | undefined, seq: number): Shot[] => (blocks ?? []).filter((b) => b.image).map((_, n) => ({ seq, n }));
 
 /**
- * The view of a journal: folds events, added in order and once each, into what
- * is shown. With the summary passed to [Transcript.of], it can start in the
- * middle of a journal.
+ * The view of a journal. Events must be added in order, each once; they are folded into the state
+ * that is shown. With the summary passed to [Transcript.of], a transcript can start in the middle
+ * of a journal.
  */
 export class Transcript {
   readonly entries: Entry[] = [];
@@ -31,20 +31,20 @@ export class Transcript {
   started = ""; // when the latest run was created
   ended = "";
 
-  private end: Extract<Entry, { kind: "end" }> | undefined; // of the last run that has ended
+  private end: Extract<Entry, { kind: "end" }> | undefined; // the end of the last run that has ended
   private made = { by: 0, n: 0 }; // entries made by the current event
   private readonly starts = new Map<string, string>(); // start times of runs
   private began = ""; // when the model was called, approximately
   private readonly calls = new Map<string, Extract<Entry, { kind: "call" }>>();
   private boot: Extract<Entry, { kind: "boot" }> | undefined;
   private failing: Extract<Entry, { kind: "note" }> | undefined; // the note about the last failed attempt
-  private live: Extract<Entry, { kind: "text" | "thinking" }>[] = []; // of the reply that is being streamed
+  private live: Extract<Entry, { kind: "text" | "thinking" }>[] = []; // entries of the reply that is being streamed
 
   constructor(private readonly agentId = "") {}
 
   /**
-   * Returns the transcript of a journal from some event on. There must be at
-   * least as many events as the summary covers.
+   * Returns the transcript of a journal that starts at a later event. events must include all that
+   * the summary covers.
    */
   static of(agentId: string, whole: Journal, events: readonly Event[]): Transcript {
     const t = new Transcript(agentId);
@@ -52,8 +52,8 @@ export class Transcript {
     t.tokens = { input, output, cacheRead, cacheWrite, cost: Math.round((costUsd ?? 0) * 1e9), priced: totalTokens - (unpricedTokens ?? 0) };
     t.turns = whole.turns;
     for (const e of events) {
-      // The numbers of turns, and the token counts, include events before the
-      // first one here.
+      // The numbers of turns and the token counts also include the events before the first one
+      // here.
       if (e.seq > whole.counted) break;
       if (e.kind === "turn.replied") t.turns--;
       const usage = usageOf(e);
@@ -83,7 +83,7 @@ export class Transcript {
     const e = unwrapped(event);
     this.last = e.seq;
     if (this.failing?.again && e.kind !== "model.retry") {
-      this.failing.again = { ...this.failing.again, next: 0 }; // the next attempt was made, or there is none
+      this.failing.again = { ...this.failing.again, next: 0 }; // the next attempt was made, or there is no further attempt
       this.failing.rev++;
       if (e.kind !== "text.delta" && e.kind !== "thinking.delta") this.failing = undefined;
     }
@@ -203,7 +203,7 @@ export class Transcript {
         break;
       case "call.done":
         this.change(e.data.callId, (c) => {
-          if (c.subagent?.background && c.state === "running") return; // it has its result at once, and is worked yet
+          if (c.subagent?.background && c.state === "running") return; // a background subagent still runs although the call has its result
           if (c.state !== "refused") c.state = e.data.error ? "failed" : "done";
           c.text = e.data.text;
           c.result = e.data.output;
@@ -257,7 +257,7 @@ export class Transcript {
     return entry;
   }
 
-  /** Records a failed attempt; consecutive ones share one entry. */
+  /** Records a failed attempt. Consecutive failed attempts share one entry. */
   private again(e: Extract<Event, { kind: "model.retry" }>): void {
     const again = { attempt: e.data.attempt, attempts: e.data.attempts ?? 0, next: Date.parse(e.time) + e.data.waitMs };
     const text = e.data.message ?? e.data.reason;

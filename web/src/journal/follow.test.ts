@@ -20,7 +20,7 @@ test("a journal is followed from its newest events, and none comes twice", async
     follow: async function* (_id: string, after: number) {
       asked.push(`after ${after}`);
       if (after < 44) yield* [line(42), line(43), line(44)];
-      else await new Promise<void>((done) => (whole = done)); // nothing more comes
+      else await new Promise<void>((done) => (whole = done)); // no further event arrives
     },
   };
   const follower = new Follower(client as unknown as Client, "bc-1");

@@ -8,7 +8,7 @@ import { settled, Transcript } from "./fold";
 
 const soonest = 500; // milliseconds before reconnecting for the first time
 const latest = 8_000;
-const silence = 40_000; // milliseconds without data until the server counts as gone; it sends a heartbeat every 15 s
+const silence = 40_000; // milliseconds without data after which the server counts as gone; it sends a heartbeat every 15 s
 const writes = new Set(["text.delta", "thinking.delta", "call.delta"]); // kinds of events that only make a row longer
 const often = 20; // number of turns after which the deltas of complete replies are dropped
 
@@ -88,7 +88,7 @@ export class Follower {
         this.failure = asFailure(e);
         if (this.failure.offline) offline.set(true);
         this.tell();
-        if (!this.failure.offline && this.failure.status !== 500) return; // it does not exist, or the user may not see it
+        if (!this.failure.offline && this.failure.status !== 500) return; // the agent does not exist, or the user may not see it
       }
       if (this.last > before) wait = soonest;
       await new Promise((done) => setTimeout(done, wait));
@@ -126,7 +126,7 @@ export class Follower {
     }
   }
 
-  /** First the newest events, which are sent compressed, then new ones as they happen. */
+  /** Yields first the newest events, which are sent compressed, then new ones as they happen. */
   private async *lines(signal: AbortSignal): AsyncGenerator<string> {
     if (this.last === 0) yield* this.client.recent(this.id, signal);
     yield* this.client.follow(this.id, this.last, signal);

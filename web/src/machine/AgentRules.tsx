@@ -6,7 +6,7 @@ import { few } from "../few";
 import { words } from "../words";
 
 const w = words.agentRules;
-const first = 8; // shown before the user asks for more
+const first = 8; // number of rules shown before the user asks for more
 const step = 100;
 const tones = { yes: "green", offered: "blue", no: "grey" } as const;
 
@@ -56,7 +56,7 @@ export function AgentRules({ id }: { id: string }) {
   );
 }
 
-/** When a rule applies, in words. */
+/** When a rule applies, as text. */
 function whenOf(r: AgentContext["rules"][number]): string {
   const when = { always: w.always, files: w.files((r.globs ?? []).join(", ")), request: w.request(r.description ?? ""), mention: w.mention }[r.when];
   return r.folder ? w.inFolder(when, r.folder) : when;

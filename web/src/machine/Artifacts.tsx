@@ -7,7 +7,7 @@ import { Download, isVideo, nameOf, Video } from "../parts/Video";
 import { words } from "../words";
 
 const w = words.artifacts;
-const first = 12; // shown before one asks for more
+const first = 12; // number of artifacts shown before the user asks for more
 const step = 100;
 
 /** The agent's artifacts; recordings can be played. Renders nothing if there are none. */

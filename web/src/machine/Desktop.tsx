@@ -19,7 +19,7 @@ type State =
   | { is: "refused"; words: string }
   | { is: "failed"; failure: Failure };
 
-/** The desktop of an agent's machine: first view only; the user can take control. */
+/** The desktop of an agent's machine. It is view-only at first; the user can take control. */
 export default function Desktop({ id }: { id: string }) {
   const client = useClient();
   const box = useRef<HTMLDivElement>(null);
@@ -211,7 +211,7 @@ function Clipboard({ theirs, send }: { theirs: string; send: (text: string) => v
   const paste = () =>
     navigator.clipboard?.readText().then(
       (text) => setMine(text),
-      () => undefined, // the browser does not permit it, and tells the user itself
+      () => undefined, // the browser does not permit it, and reports that itself
     );
   return (
     <form className="desktop-clipboard" onSubmit={submit}>

@@ -83,7 +83,7 @@ export default function Editor({ path, text, changed, save, extensions = none }:
     });
     languageFor(path).then(
       (l) => !over && l && view.dispatch({ effects: language.reconfigure(l) }),
-      () => undefined, // plain is readable, too
+      () => undefined, // a plain text is readable, too
     );
     return () => {
       over = true;

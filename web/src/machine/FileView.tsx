@@ -30,7 +30,7 @@ export function FileView({ agent, path, size, revision, close, written }: Props)
   const [clash, setClash] = useState<"changed" | "gone">();
   const [problem, setProblem] = useState("");
   const tag = useRef(""); // entity tag of the file that was read, which is also the last known one in the machine
-  const text = useRef(""); // as it is now
+  const text = useRef(""); // the current text
   const round = useRef(0);
   const over = useRef(false);
   const picture = useRef("");
@@ -48,7 +48,7 @@ export function FileView({ agent, path, size, revision, close, written }: Props)
     setSeen(now);
   }, []);
 
-  /** Reads the file. Unsaved changes are kept, unless they are to be dropped. */
+  /** Reads the file. It keeps unsaved changes, unless they should be dropped. */
   const load = useCallback(
     async (how: "first" | "look" | "drop") => {
       const type = pictureOf(path);

@@ -25,7 +25,7 @@ export default function Files({ agent, revision }: { agent: Agent; revision: num
 
 const inAddress = () => new URLSearchParams(location.search).get("file") ?? "";
 
-/** Puts the open file into the address, so that a reload opens it again. */
+/** Puts the open file into the URL, so that a reload opens it again. */
 function address(path: string): void {
   const url = new URL(location.href);
   path ? url.searchParams.set("file", path) : url.searchParams.delete("file");

@@ -24,7 +24,7 @@ export default function Machine({ agent }: { agent: Agent }) {
     show(view);
     const url = new URL(location.href);
     view === "desktop" ? url.searchParams.set("desktop", "") : url.searchParams.delete("desktop");
-    history.replaceState(history.state, "", url); // so that it is still open after a reload
+    history.replaceState(history.state, "", url); // so that the tab is still open after a reload
   };
   return (
     <div className="machine">

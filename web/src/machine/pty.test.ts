@@ -2,7 +2,7 @@ import { expect, test, vi } from "vitest";
 import type { Socket } from "../api/transport";
 import { Pty } from "./pty";
 
-/** A machine's end of the protocol, for as long as a test speaks it. */
+/** A fake machine's side of the protocol. */
 class Wire implements Socket {
   onopen: (() => void) | null = null;
   onmessage: ((data: string | ArrayBuffer) => void) | null = null;

@@ -25,8 +25,8 @@ const latest = 10_000;
  */
 export class Pty {
   private socket: Socket | undefined;
-  private id = ""; // of the PTY, once attached
-  private offset = 0; // of the next byte
+  private id = ""; // id of the PTY, once attached
+  private offset = 0; // offset of the next byte
   private over = false;
   private wait = soonest;
   private size: { columns: number; rows: number };

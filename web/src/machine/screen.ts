@@ -7,7 +7,7 @@ export type ScreenEvents = {
   lost: () => void;
   /** The desktop cannot be shown, and retrying would not help. */
   refused: (why: "large" | "verification" | "password", words: string) => void;
-  asked: (name: boolean) => void; // for a password, and with it a name
+  asked: (name: boolean) => void; // asks for a password and, if name is set, for a name
   copied: (text: string) => void;
 };
 

@@ -1,11 +1,10 @@
 let adopted = false;
 
 /**
- * Lets the terminal and the editor use their own styles. They write them into
- * style elements, which the page's content security policy forbids, since it
- * cannot tell them from injected ones. This redirects the content of new style
- * elements to a constructed style sheet, which only the page's own scripts can
- * create.
+ * Lets the terminal and the editor use their own styles. They write style elements, which the
+ * page's content security policy forbids, since it cannot distinguish them from injected ones. This
+ * function redirects the content of new style elements to a constructed style sheet, which only the
+ * page's own scripts can create.
  */
 export function adoptStyles(): void {
   if (adopted) return;

@@ -8,8 +8,8 @@ const pictures: Record<string, string> = { png: "image/png", jpg: "image/jpeg", 
 export const pictureOf = (path: string): string => pictures[path.slice(path.lastIndexOf(".") + 1).toLowerCase()] ?? "";
 
 /**
- * Decodes bytes as text without loss, so that writing it back gives the same
- * bytes; undefined if they are not text.
+ * Decodes bytes as text without loss, so that writing the text back gives the same bytes; undefined
+ * if they are not text.
  */
 export function textOf(bytes: Uint8Array): string | undefined {
   if (bytes.subarray(0, 8 << 10).includes(0)) return undefined;

@@ -4,7 +4,7 @@ import { folderOf, root, sorted, type Folder } from "./tree";
 
 const again = 3_000; // milliseconds, while the server is away
 
-/** The folders that a path is in, without the workspace. */
+/** The folders that contain a path, without the workspace. */
 function above(path: string): string[] {
   const up: string[] = [];
   for (let f = folderOf(path); f !== root && f !== ""; f = folderOf(f)) up.push(f);
@@ -64,7 +64,7 @@ export function useTree(id: string, revision: number, first: string) {
     },
     [load],
   );
-  /** Opens the folders that a path is in. */
+  /** Opens the folders that contain a path. */
   const reveal = useCallback((path: string) => above(path).forEach((f) => set(f, true)), [set]);
   return { folders, open, set, reveal, load, refresh };
 }

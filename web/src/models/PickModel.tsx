@@ -8,7 +8,7 @@ import { ModelFields } from "./ModelFields";
 
 const w = words.models;
 
-/** Asks for the model that an agent has from its next prompt on. */
+/** Asks for the model that the agent uses from its next prompt on. */
 export default function PickModel({ now, done, close }: { now: Choice; done: (choice: Choice, name: string) => void; close: () => void }) {
   const models = useLoad(useClient().models, []);
   const [picked, set] = useState<Choice>();

@@ -1,8 +1,8 @@
 import type { Model, ModelRef } from "../api/types";
 
 /**
- * A chosen model ("" for the server's default) and the values of its
- * parameters; absent ones have the model's default.
+ * A chosen model ("" for the server's default) and the values of its parameters. Absent parameters
+ * have the model's default.
  */
 export type Choice = { id: string; params: Readonly<Record<string, string>> };
 

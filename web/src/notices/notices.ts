@@ -13,7 +13,7 @@ import { go } from "../route";
 import { words } from "../words";
 
 const w = words.notices;
-const needsYou: Find = { status: "needs-you" }; // asks, or has failed within a day
+const needsYou: Find = { status: "needs-you" }; // agents that ask, or have failed within a day
 const place = "aloft.notices";
 
 /** The state of notifications; "away" if the browser supports none for this address. */
@@ -60,17 +60,17 @@ function register(): Promise<ServiceWorkerRegistration | undefined> {
 const option = "option:"; // prefix of an option's id
 
 const mostBody = 60; // characters that every system shows completely in a notification
-const mostLabel = 20; // the same for a button
+const mostLabel = 20; // likewise, for a button
 
 /** The buttons of a notification; browsers show two. A request that may not fit has none: a click opens it. */
 function actionsOf(q: Approval): { action: string; title: string }[] {
-  if (q.hidden) return []; // it must be answered where it can be read
+  if (q.hidden) return []; // the person must answer the request where it is shown
   const few = quick(q)?.options ?? [];
   switch (kindOf(q)) {
     case "question":
       return few.length > 2 || few.some((o) => o.label.length > mostLabel) ? [] : few.map((o) => ({ action: option + o.id, title: o.label }));
     case "plan":
-      return []; // nobody has read it completely
+      return []; // no person has seen it completely
     default:
       if (!oneLine(q) || q.tool === "McpAuth" || shownLine(q.subject).length > mostBody) return [];
       return [

@@ -18,7 +18,7 @@ const w = words.palette;
 export const paletteOpen = new Signal(false);
 
 type Item = { name: string; icon: IconName; key?: string; agent?: AgentSummary; act: () => void };
-const most = 12; // how many agents are listed
+const most = 12; // maximum number of agents that are listed
 
 const commands: Item[] = [
   { name: words.agents.spawn, icon: "plus", key: keyName("mod+e"), act: openSpawn },

@@ -14,7 +14,7 @@ export function Copy({ text, label = words.copy }: { text: string | (() => strin
             setDone(true);
             setTimeout(() => setDone(false), 1500);
           },
-          () => undefined, // the browser has refused it and shows that itself
+          () => undefined, // the browser has refused, and reports that itself
         );
       }}
     >

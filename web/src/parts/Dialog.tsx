@@ -6,7 +6,10 @@ import { cover } from "./modal";
 
 const reach = 'a[href], button:not(:disabled), input:not(:disabled), select:not(:disabled), textarea:not(:disabled), [tabindex="0"]';
 
-/** A modal dialog. The rest of the page is inert; the focus returns to where it was when the dialog closes. */
+/**
+ * A modal dialog. The rest of the page is inert. When the dialog closes, the focus returns to the
+ * previously focused element.
+ */
 export function Dialog({ title, close, children, className = "" }: { title: string; close: () => void; children: ReactNode; className?: string }) {
   const box = useRef<HTMLDivElement>(null);
   const id = useId();

@@ -37,17 +37,20 @@ export const Markdown = memo(function Markdown({ text, live = false }: { text: s
   );
 });
 
-/** A parsed text that grows: its tokens, and how many of them, and of its characters, are final. */
+/**
+ * The parsed state of a growing text: its tokens, and how many of the tokens and characters are
+ * final.
+ */
 type Read = { tokens: Token[]; settled: number; length: number; prefix?: string };
 const nothing: Read = { tokens: [], settled: 0, length: 0, prefix: "" };
 
-/** Parses what was added to a text: all blocks but the last two are final. */
+/** Parses text that was appended: all blocks but the last two are final. */
 function goOn(before: Read, text: string): Read {
   const from = before.prefix !== undefined && text.startsWith(before.prefix) ? before : nothing;
   const tokens = [...from.tokens.slice(0, from.settled), ...lexer(text.slice(from.length), { gfm: true })];
   const settled = Math.max(from.settled, tokens.length - 2);
   const prefix = (from.prefix ?? "") + tokens.slice(from.settled, settled).map((t) => t.raw).join("");
-  if (!text.startsWith(prefix)) return { tokens, settled: 0, length: 0, prefix: "" }; // it is not the same text with something added
+  if (!text.startsWith(prefix)) return { tokens, settled: 0, length: 0, prefix: "" }; // the text is not the previous one with an addition
   return { tokens, settled, length: prefix.length, prefix };
 }
 

@@ -5,7 +5,7 @@ import { Icon } from "./Icon";
 
 const kinds = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 const most = 5;
-const largest = 15 << 20; // bytes
+const largest = 15 << 20; // maximum size in bytes
 
 export type Picture = { mimeType: string; data: string }; // base64
 

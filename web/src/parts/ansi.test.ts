@@ -32,5 +32,5 @@ test("endless input ends", () => {
   ansi("\x1b]".repeat(50_000));
   ansi("\r".repeat(200_000));
   ansi("x".repeat(500_000));
-  expect(performance.now() - began).toBeLessThan(5_000); // it would be hours if it were quadratic
+  expect(performance.now() - began).toBeLessThan(5_000); // would be hours if the time were quadratic
 });

@@ -14,7 +14,7 @@ export function newest(text: string, most: number): string {
   return `${words.clipped(from)}\n${text.slice(from)}`;
 }
 
-/** The same for a single line: it keeps only the beginning. */
+/** clipLine is clip for a single line: it keeps only the beginning. */
 export const clipLine = (line: string, most = 2_000): string => (line.length <= most ? line : `${line.slice(0, most)}… ${words.clipped(line.length - most)}`);
 
 // Control characters other than tab and line ends, and all that show nothing: format
@@ -38,5 +38,5 @@ export const shownName = (name: string): string => shown(name.replace(control, n
 /** shownProse replaces only the overrides, since prose may use the other controls. */
 export const shownProse = (text: string): string => text.replace(/[\u202D\u202E]/g, named);
 
-/** Both, for a line on which a person bases a decision. */
+/** shownLine combines clipLine and shown, for a line on which a person bases a decision. */
 export const shownLine = (line: string, most = 400): string => shown(clipLine(line, most));

@@ -30,7 +30,7 @@ const coloured = (n: Node): Coloured =>
 
 const none: readonly Coloured[] = [];
 const often = 150; // minimum milliseconds between two highlightings of code that grows
-const share = 20; // and this many times the duration of one
+const share = 20; // and at least this many times the duration of the last highlighting
 
 /**
  * useColours highlights code once the highlighter has loaded; until then all of it is the

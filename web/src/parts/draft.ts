@@ -1,6 +1,6 @@
 import { useCallback, useState } from "react";
 
-/** Text that was typed and not sent; it survives a reload of this tab. */
+/** Text that was typed but not sent; it survives a reload of this tab. */
 export function useDraft<T>(name: string, empty: T): [T, (now: T | ((old: T) => T)) => void, () => void] {
   const place = `aloft.draft.${name}`;
   const [value, setValue] = useState<T>(() => {

@@ -19,7 +19,7 @@ export function usedOf(limits?: Amount, used: Amount = {}): string {
 /** Limits as a user enters them. */
 export type Bounds = { turns?: string; tokens?: string; dollars?: string; minutes?: string };
 
-/** The same as in a request; undefined if nothing is limited. */
+/** Converts limits to the form for requests; undefined if nothing is limited. */
 export function limitsOf(f: Bounds): Amount | undefined {
   const out: Amount = {};
   if (Number(f.turns) > 0) out.turns = Math.round(Number(f.turns));

@@ -10,7 +10,7 @@ export function goTo(address: string) {
   location.assign(address);
 }
 
-/** cameBack returns once how a sign-in ended, as the page's address says. */
+/** cameBack returns the outcome of a sign-in from the page's URL, once. */
 export function cameBack() {
   const q = new URLSearchParams(location.search);
   const how = q.get("mcp");

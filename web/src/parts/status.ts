@@ -9,7 +9,7 @@ export const toneOf: Record<Status, Tone> = {
   asks: "amber", failed: "red", starting: "blue", working: "blue", paused: "amber", done: "green", stopped: "grey", expired: "red", archived: "grey", idle: "grey",
 };
 
-/** statusOf returns an agent's status: the one that a person has to know first. */
+/** statusOf returns the status of an agent that is most important for a person. */
 export function statusOf(a: AgentSummary): Status {
   if (a.status === "ARCHIVED") return "archived";
   if (a.waitingApprovals) return "asks";
@@ -33,15 +33,15 @@ export function statusOf(a: AgentSummary): Status {
 
 export const isOpen = (a: AgentSummary) => a.runStatus === "CREATING" || a.runStatus === "RUNNING";
 
-const fresh = 24 * 3600 * 1000; // for how long a failure counts as new, in milliseconds
+const fresh = 24 * 3600 * 1000; // how long a failure counts as new, in milliseconds
 
-/** needsYou is whether an agent waits for a person. */
+/** needsYou reports whether an agent waits for a person. */
 export function needsYou(a: AgentSummary, now: number): boolean {
   const status = statusOf(a);
   return status === "asks" || ((status === "failed" || status === "expired") && now - Date.parse(a.updatedAt) < fresh);
 }
 
-/** The filters of a list that need one click, as values of the API's status. */
+/** The list's filters that need one click, as values of the API's status. */
 export const standings = { all: "", asks: "asks", working: "working", failed: "failed", done: "finished,stopped", archived: "archived" } as const satisfies Record<keyof typeof words.agents.filter, string>;
 
 const stands: Record<string, (a: AgentSummary, now: number) => boolean> = {

@@ -44,6 +44,6 @@ export function Toasts() {
         </div>
       ))}
     </div>,
-    document.body, // also above a dialog, while the page behind it is inert
+    document.body, // shown above dialogs, too, while the page behind is inert
   );
 }

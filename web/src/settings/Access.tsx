@@ -9,7 +9,7 @@ const w = words.settings.access;
 const modes = ["credentials", "allow-list"] as const;
 const lines = (text: string): string[] => text.split(/\s+/).filter(Boolean);
 
-/** Which repositories members may run agents on. Each change is saved at once. */
+/** The repositories on which members may run agents. Each change is saved at once. */
 export function Access() {
   const client = useClient();
   const admin = useMay("admin");

@@ -19,7 +19,7 @@ import { words } from "../words";
 
 const spawnDialog = () => import("../agents/Spawn");
 const Spawn = lazy(spawnDialog);
-const soon = 2_000; // milliseconds after which what is opened by a key is fetched
+const soon = 2_000; // milliseconds after which the code of dialogs that a key opens is fetched
 const agentPage = () => import("../agent/Page");
 const AgentPage = lazy(agentPage);
 const Account = lazy(() => import("../account/Account"));

@@ -56,7 +56,7 @@ test("pages come as they are scrolled to, and what goes and comes is seen", asyn
   leave();
   asked = [];
   await vi.advanceTimersByTimeAsync(60_000);
-  expect(asked).toEqual([]); // nobody watches
+  expect(asked).toEqual([]); // no component watches
 });
 
 test("what is known is shown at once, and corrected", async () => {

@@ -8,8 +8,8 @@ import type { Find } from "../api/types";
 
 export type Agents = { items: readonly AgentSummary[]; loading: boolean; more: boolean; failure?: Failure };
 
-const soon = 3_000; // milliseconds between looks
-const away = 10_000; // the same in a tab that nobody looks at
+const soon = 3_000; // polling interval in milliseconds
+const away = 10_000; // polling interval in a hidden tab
 const ahead = 60; // load the next page when this few rows are left
 
 type Page = { ids: string[]; bottom: string; next: string | undefined }; // bottom is when its last one was made
@@ -118,7 +118,7 @@ export class AgentStore {
 }
 
 const stores = new Map<string, AgentStore>();
-const most = 20; // lists that are kept, to be there at once when somebody comes back to them
+const most = 20; // number of lists that are kept, so that they are shown at once when a person returns
 
 function storeOf(client: Client, find: Find): AgentStore {
   const key = JSON.stringify(find);

@@ -26,7 +26,7 @@ function read(id: string): Outgoing[] {
   try {
     list = raw ? (JSON.parse(raw) as Outgoing[]) : none;
   } catch {
-    // not ours: nothing is on its way
+    // not in the expected format: there are no unsent prompts
   }
   cache.set(id, { raw, list });
   return list;
@@ -59,7 +59,7 @@ const subscribe = (tell: () => void) => {
 };
 
 const sending = new Set<string>();
-const again = 3_000; // milliseconds, while the server is away
+const again = 3_000; // retry interval in milliseconds while the server is unreachable
 
 /** useOutgoing returns the unsent prompts of an agent, and sends the first of them. */
 export function useOutgoing(client: Client, id: string, sent: () => void): Outgoing[] {
@@ -80,7 +80,7 @@ export function useOutgoing(client: Client, id: string, sent: () => void): Outgo
           const f = asFailure(e);
           if (f.offline) return void setTimeout(() => setRound((n) => n + 1), again);
           drop(id, first.key);
-          // A prompt that the server refuses goes back into the box.
+          // Put a prompt that the server has refused back into the box.
           sessionStorage.setItem(`aloft.draft.follow.${id}`, JSON.stringify(first.text));
           toast(f.message, true);
         },

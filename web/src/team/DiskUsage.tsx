@@ -12,7 +12,7 @@ export function sizeOf(bytes: number): string {
   return `${(bytes / 1024 ** i).toFixed(i > 0 ? 1 : 0)} ${units[i]}`;
 }
 
-/** What each person and the server use of the server's disk, with a bar for each. */
+/** How much of the server's disk each person and the server use, with a bar for each. */
 export function DiskUsage() {
   const client = useClient();
   const usage = useLoad(client.diskUsage, []);

@@ -31,7 +31,7 @@ export function days(from: string, to: string): string[] {
   return out;
 }
 
-const most = 5; // series in a chart; the others are combined into one
+const most = 5; // maximum number of series in a chart; the others are combined into one
 
 export type Series = { name: string; values: number[] };
 

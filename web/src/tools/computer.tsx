@@ -5,8 +5,8 @@ import { plain } from "./plain";
 import { success, text } from "../parts/call";
 import type { Tool } from "./tool";
 
-const most = 100; // actions that are shown; a call may not have more
-const inSubject = 8; // of these, how many the call's line names
+const most = 100; // maximum number of actions that are shown; a call may not have more
+const inSubject = 8; // how many of them the call's line names
 const mostTyped = 40_000; // characters of typed text that are shown
 const w = words.tools.computer;
 
@@ -37,7 +37,7 @@ const said: Record<string, (a: Fields, most: number) => string> = {
 
 const snake = (name: string) => name.replace(/[A-Z]/g, (c) => `_${c.toLowerCase()}`);
 
-/** An action as text. One that names two actions is invalid, and both are shown. */
+/** An action as text. An action with two names is invalid; both are shown. */
 function inWords(action: unknown, most: number): string {
   const parts = Object.entries(fields(action)).slice(0, 3).map(([name, a]) => {
     const known = snake(name.slice(0, 40));

@@ -7,7 +7,7 @@ import type { Tool } from "./tool";
 
 export type Finding = { at: string; severity: string; title: string };
 
-const most = 20; // findings that are shown
+const most = 20; // maximum number of findings that are shown
 
 /** The findings that a reviewer reports in a call. */
 export function findingsOf(c: Call): Finding[] {

@@ -33,7 +33,7 @@ function marked(line: string, pattern: string): ReactNode {
 }
 
 const output = (c: Call) => text(success(c)?.["output"]) || c.text;
-const most = 200; // matching lines that are shown
+const most = 200; // maximum number of matching lines that are shown
 
 /** A search in files. */
 export const grep: Tool = {

@@ -6,7 +6,7 @@ import { plain } from "./plain";
 import { success, text } from "../parts/call";
 import type { Tool } from "./tool";
 
-const most = 50; // remarks or checks that are shown
+const most = 50; // maximum number of remarks or checks that are shown
 const longest = 4_000; // characters shown of a remark
 
 export type Remark = { author: string; body: string; url: string | undefined; about: string };

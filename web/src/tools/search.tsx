@@ -8,9 +8,9 @@ import type { Tool } from "./tool";
 
 export type Page = { title: string; url: string; snippet: string };
 
-const most = 20; // pages that are shown
+const most = 20; // maximum number of pages that are shown
 
-/** The pages that a web search found. Other addresses than web pages are dropped. */
+/** The pages that a web search found. It drops URLs that are not web pages. */
 export function pagesOf(c: Call): Page[] | undefined {
   const list = success(c)?.["references"];
   if (!Array.isArray(list)) return undefined;

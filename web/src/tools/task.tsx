@@ -6,7 +6,7 @@ import { text } from "../parts/call";
 import type { Tool } from "./tool";
 import { toolOf } from "./index";
 
-/** What a subagent is doing: its last call, or thinking. */
+/** A subagent's current activity: its last call, or thinking. */
 function now(said: Transcript): string {
   for (const e of [...said.entries].reverse()) {
     if (e.kind === "call" && e.call.state !== "done") return `${e.call.name} ${toolOf(e.call.name).subject(e.call)}`;
