@@ -183,10 +183,10 @@ func indexLines(ctx context.Context, f io.ReaderAt) (lineIndex, error) {
 	return x, nil
 }
 
-// read returns up to most lines, starting at first, as valid UTF-8 without line
+// read returns up to limit lines, starting at first, as valid UTF-8 without line
 // ends. It also returns how many of them were truncated, and whether the first
 // ended in CR LF.
-func (x lineIndex) read(ctx context.Context, f io.ReaderAt, first, most int64) (lines []string, cut int, crlf bool, err error) {
+func (x lineIndex) read(ctx context.Context, f io.ReaderAt, first, limit int64) (lines []string, cut int, crlf bool, err error) {
 	chunk := 0
 	for chunk+1 < len(x.before) && x.before[chunk+1] < first-1 {
 		chunk++
@@ -198,7 +198,7 @@ func (x lineIndex) read(ctx context.Context, f io.ReaderAt, first, most int64) (
 		}
 	}
 	raw := make([]byte, 0, 4*maxLineRunes)
-	for size := 0; int64(len(lines)) < most && size < maxReadBytes; {
+	for size := 0; int64(len(lines)) < limit && size < maxReadBytes; {
 		var err error
 		raw, err = boundedLine(ctx, in, raw[:0])
 		if errors.Is(err, io.EOF) {
