@@ -38,9 +38,9 @@ func (a *aloft) onSmallDisk(size string) {
 }
 
 // A machine fills the disk that also contains the journal, with a file or with
-// a deleted but open file. The machine is stopped, and its run ends with that
-// reason; another agent's run may end with an error too. Even with a full disk
-// the agent can be deleted, and then everything works again.
+// a deleted but open file. The server stops the machine and ends its run with
+// that reason. Another agent's run may fail too. Even with a full disk the
+// agent can be deleted, and then everything works again.
 func TestAbuseOfTheDisk(t *testing.T) {
 	t.Parallel()
 	git := gittest.New(t)
@@ -88,9 +88,9 @@ scripts:
 	})
 }
 
-// A machine exceeds its own disk limit. It is stopped with its files, and starts
-// again in the same run, in which the agent cleans up. An install command and a Dockerfile that
-// exceed the limit are stopped, and the agents work without them.
+// A machine exceeds its own disk limit. The server stops it but keeps its files, and starts it
+// again in the same run, so that the agent can clean up. Install commands and Dockerfile builds
+// that exceed the limit are stopped, and the agents work without them.
 func TestAMachineOverItsDiskLimit(t *testing.T) {
 	t.Parallel()
 	git := gittest.New(t)
@@ -112,7 +112,7 @@ scripts:
 	if !strings.Contains(events, `"machine.disk_full"`) || !strings.Contains(events, "its disk limit is 64 MiB; it starts again with a little free space") {
 		t.Errorf("the model is not told of the limit:\n%s", events)
 	}
-	if !regexp.MustCompile(`it has [0-9]{8,9} bytes`).MatchString(events) { // as many as it had time to write
+	if !regexp.MustCompile(`it has [0-9]{8,9} bytes`).MatchString(events) { // as many as the machine wrote before it was stopped
 		t.Error("its files are gone")
 	}
 	if got := gittest.Git(t, git.Path("limit"), "show", pushed(t, tidy)+":tidy.txt"); got != "tidy" {
@@ -139,7 +139,7 @@ scripts:
 }
 
 // Root in a machine replaces pod-daemon's socket by a link to a socket of the
-// host. The restarted server does not follow it.
+// host. The server does not follow the link after a restart.
 func TestPlantedSocket(t *testing.T) {
 	t.Parallel()
 	git := gittest.New(t)

@@ -15,15 +15,15 @@ import (
 	"aloft/internal/control/gateway/gittest"
 )
 
-// soaking says that make soak runs the tests, which makes them longer and
+// soaking reports whether "make soak" runs the tests. They are then longer and
 // harder.
 var soaking = os.Getenv("ALOFT_TEST_SOAK") != ""
 
-// serverMemory is the most memory that the server may use, in bytes, whatever a
-// machine does.
+// serverMemory is the server's memory limit in bytes, whatever a machine does.
 const serverMemory = 300 << 20
 
-// enough is the timeout of a command that ends by itself, on any host.
+// enough is the timeout for commands that end by themselves, even on a slow
+// host.
 const enough = 5 * time.Minute
 
 // attack is a hostile command.
@@ -67,10 +67,10 @@ func abuseScript() string {
 	return b.String()
 }
 
-// TestAbuse has one agent after another run an attack, while an agent in
-// another machine of the same server does its work. Every run ends, as FINISHED
-// or with an error code; the attacking agent can be given another task; the
-// server stays within its memory limit; and nothing is left behind.
+// TestAbuse runs one attack after another, each in a machine of its own, while
+// an agent in another machine of the server works. Every run ends, as FINISHED
+// or with an error code. The attacking agent accepts another prompt, the server
+// stays within its memory limit, and nothing is left behind.
 func TestAbuse(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("abuse", map[string]string{"README.md": "abuse\n"})
@@ -99,7 +99,7 @@ func TestAbuse(t *testing.T) {
 			again := a.wait(a.followUp(bad, "Be calm again"))
 			a.typed(again)
 			// Memory in /dev/shm stays allocated when its writer is killed, so
-			// the next run may lack memory, and says so.
+			// the next run may fail because it has too little memory.
 			if x.name != "SharedMemoryHog" && again.Status != "FINISHED" {
 				t.Errorf("the run after it is %s: %+v", again.Status, again.Error)
 			}
@@ -156,7 +156,8 @@ func (a *aloft) memory() (total int64) {
 	return total
 }
 
-// openFiles returns how many descriptors the server and its host-daemon have open.
+// openFiles returns the number of open file descriptors of the server and its
+// host-daemon.
 func (a *aloft) openFiles() (total int) {
 	a.t.Helper()
 	for _, pid := range []int{a.cmd.Process.Pid, a.serverPID()} {
@@ -169,8 +170,8 @@ func (a *aloft) openFiles() (total int) {
 	return total
 }
 
-// nothingLeft fails unless the processes and the cgroups of the agents'
-// machines are gone. Mounts and folders are checked at the end of every test.
+// nothingLeft fails if any process or cgroup of the agents' machines is left.
+// Every test checks mounts and folders when it ends.
 func (a *aloft) nothingLeft(agents []string) {
 	a.t.Helper()
 	mounts, err := os.ReadFile("/proc/mounts")
@@ -192,9 +193,9 @@ func (a *aloft) nothingLeft(agents []string) {
 	}
 }
 
-// exec-daemon is killed a hundred times in one run (a thousand in a soak test),
-// each time during a command. Each call ends with an error that says so, and
-// the run continues.
+// The test kills exec-daemon a hundred times in one run (a thousand in a soak
+// test), each time during a command. Each call ends with an error that says so,
+// and the run continues.
 func TestExecDaemonIsKilledAgainAndAgain(t *testing.T) {
 	kills := 100
 	if soaking {

@@ -17,7 +17,7 @@ import (
 	"aloft/internal/need"
 )
 
-// command returns a command of bin/aloft that uses the server.
+// command returns a bin/aloft command that is configured for the server.
 func (a *aloft) command(ctx context.Context, args ...string) *exec.Cmd {
 	a.t.Helper()
 	cmd := exec.CommandContext(ctx, binary(a.t), args...)
@@ -26,7 +26,7 @@ func (a *aloft) command(ctx context.Context, args ...string) *exec.Cmd {
 }
 
 // A person runs commands in an agent's machine and shares a terminal with it,
-// while no run is active, and while exec-daemon is killed.
+// although no run is active and exec-daemon is killed.
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	need.Command(t, "tmux")
@@ -112,7 +112,7 @@ func TestAccess(t *testing.T) {
 	if status, body := a.do("GET", "/v1/agents/"+r.AgentID+"/terminals", nil); status != 200 || !strings.Contains(body, `"name":"main"`) {
 		t.Errorf("%d %s", status, body)
 	}
-	say(ann, "\x02d") // she detaches
+	say(ann, "\x02d") // Ann detaches
 	// A run works as usual meanwhile.
 	if r = a.finish(a.followUp(r, "Again")); r.Status != "FINISHED" {
 		t.Errorf("%+v", r)

@@ -14,8 +14,8 @@ import (
 )
 
 // TestBackup backs up a server while an agent works, and restores the backup into an
-// empty installation: agents, journals, artifacts, API keys and secrets are there, the
-// interrupted run ends, and a follow-up continues from the pushed branch.
+// empty installation. Agents, journals, artifacts, API keys and secrets are there. The
+// interrupted run has ended, and a follow-up continues from the pushed branch.
 func TestBackup(t *testing.T) {
 	t.Parallel()
 	git := gittest.New(t)

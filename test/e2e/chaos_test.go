@@ -26,7 +26,8 @@ func TestChaos(t *testing.T) {
 	for i := range runs {
 		runs[i] = a.create(url, "Write one line", nil)
 	}
-	// A run gives up when it has lost its machine five times.
+	// The test kills a machine at most three times, since a run fails when it
+	// has lost its machine five times.
 	const mostLost = 3
 	lost := map[string]int{}
 	for range kills {
@@ -49,8 +50,8 @@ func TestChaos(t *testing.T) {
 			shoot(t, victim, "exec-daemon")
 		}
 	}
-	// If the command of a call left no line, the result must tell the model that
-	// the call was lost.
+	// If a call's command wrote no line, the call's result must tell the model
+	// that the call was lost.
 	told := regexp.MustCompile(`"call\.done".*(of its effect|never started)`)
 	ran := 0
 	for _, r := range runs {
@@ -75,10 +76,10 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// shoot kills the processes of the agent's machine with the word in their
-// command line, if any.
+// shoot kills the processes of the agent's machine whose command line contains
+// the word.
 func shoot(t *testing.T, agentID, word string) {
 	for _, pid := range processes(t, agentID, word) {
-		_ = syscall.Kill(pid, syscall.SIGKILL) // it may be gone already
+		_ = syscall.Kill(pid, syscall.SIGKILL) // the process may have ended already
 	}
 }

@@ -49,8 +49,8 @@ func TestTheClockJumps(t *testing.T) {
 	}
 }
 
-// clock makes the server find a clock jump at its next start, by changing the
-// stored times.
+// clock simulates a clock jump by changing the stored times. The server notices
+// it at its next start.
 func (a *aloft) clock(jump time.Duration) {
 	a.t.Helper()
 	db := a.database()
@@ -67,8 +67,8 @@ func (a *aloft) clock(jump time.Duration) {
 	}
 }
 
-// database opens the server's store, for reading, and for writing while the
-// server is down.
+// database opens the server's store. Callers may read at any time, but write
+// only while the server is down.
 func (a *aloft) database() *sql.DB {
 	a.t.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(a.Data, "aloft.db")+"?_pragma=busy_timeout(10000)")

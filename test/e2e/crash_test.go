@@ -17,8 +17,8 @@ import (
 	"aloft/internal/control/gateway/gittest"
 )
 
-// crashScript says something slowly, runs a command that writes one line each
-// time it runs, and says something again.
+// crashScript streams text slowly, runs a command that writes one line each
+// time it runs, and streams text again.
 const crashScript = `
 scripts:
   - turns:
@@ -38,8 +38,8 @@ scripts:
 const crashWords = "First I say a few words slowly, so that there is time to die in the middle of them." +
 	"Then I look." + "That was all that there was to do."
 
-// stuckScript runs a command that writes one line each time it runs, and that
-// ends only when it is killed.
+// stuckScript runs a command that writes one line each time it runs, and then
+// hangs until it is killed.
 const stuckScript = `
 scripts:
   - turns:
@@ -51,7 +51,7 @@ scripts:
       - text: Done.
 `
 
-// The server is killed at a moment that a frame of the stream marks, and
+// The server is killed when a certain frame of the stream arrives, and
 // restarted. The client resumes with the last id that it saw.
 func TestServerIsKilled(t *testing.T) {
 	t.Parallel()
@@ -99,8 +99,8 @@ func TestServerIsKilled(t *testing.T) {
 	}
 }
 
-// The server is killed while it creates the machine. The partial machine is
-// used or destroyed, and does not get in the way.
+// The server is killed while it creates the machine. The next server uses or
+// destroys the partial machine.
 func TestServerIsKilledWhileTheMachineIsMade(t *testing.T) {
 	t.Parallel()
 	git := gittest.New(t)
@@ -124,8 +124,9 @@ func TestServerIsKilledWhileTheMachineIsMade(t *testing.T) {
 	}
 }
 
-// output reports whether the commands have printed the words. These may come in
-// several pieces, since text that might begin a secret is held back.
+// output reports whether the commands have printed the words. They may arrive
+// in several pieces, because the server delays text that might be the beginning
+// of a secret.
 func output(words string) func(frame, string) bool {
 	var printed string
 	return func(f frame, _ string) bool {
@@ -169,7 +170,7 @@ func TestServerIsKilledManyTimes(t *testing.T) {
 	}
 }
 
-// watcher is a client that keeps what it has seen.
+// watcher is a client that stores the frames it receives.
 type watcher struct {
 	t      *testing.T
 	frames []string
@@ -178,7 +179,7 @@ type watcher struct {
 	done   bool
 }
 
-// take stores a frame with an id. The ids must increase.
+// take stores a frame that has an id. It fails unless the ids increase.
 func (w *watcher) take(f frame) {
 	w.t.Helper()
 	w.done = w.done || f.Event == "done"
@@ -189,7 +190,7 @@ func (w *watcher) take(f frame) {
 		w.t.Errorf("id %s comes after %s", f.ID, w.last)
 	}
 	w.last = f.ID
-	if f.Event == "interaction_update" { // the twin of the previous frame has the same id
+	if f.Event == "interaction_update" { // twin frames have the same id
 		return
 	}
 	w.frames = append(w.frames, f.String())
@@ -215,8 +216,9 @@ func firstDifference(a, b []string) string {
 	return ""
 }
 
-// processes returns the processes of the agent's machine with the word in their
-// command line, found by the cgroup that is named after the machine.
+// processes returns the processes of the agent's machine whose command line
+// contains the word. It finds them by the cgroup that is named after the
+// machine.
 func processes(t *testing.T, agentID, word string) []int {
 	t.Helper()
 	dirs, err := filepath.Glob("/proc/[0-9]*")
@@ -242,8 +244,8 @@ func processes(t *testing.T, agentID, word string) []int {
 	return pids
 }
 
-// kill kills every process of the agent's machine with the word in its command
-// line.
+// kill kills every process of the agent's machine whose command line contains
+// the word.
 func kill(t *testing.T, agentID, word string) {
 	t.Helper()
 	pids := processes(t, agentID, word)
@@ -251,8 +253,8 @@ func kill(t *testing.T, agentID, word string) {
 		t.Errorf("no %s in the machine of %s", word, agentID)
 	}
 	for _, pid := range pids {
-		// A process may be a child that is about to exec, or may have died with
-		// the first one.
+		// The process may be a child that is about to exec, or may have died
+		// with its parent.
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			t.Errorf("kill %s: %v", word, err)
 		}
@@ -314,8 +316,8 @@ func TestMachineIsKilled(t *testing.T) {
 	}
 }
 
-// If the machine's disk is gone too, a new machine is created from what was
-// pushed.
+// If the machine's disk is lost too, the new machine starts from the pushed
+// commits.
 func TestMachineIsRemoved(t *testing.T) {
 	t.Parallel()
 	git := gittest.New(t)
@@ -372,8 +374,8 @@ func TestStopAndStartAgain(t *testing.T) {
 	}
 }
 
-// The server reloads its configuration during a call, twice. It keeps its address, the
-// machine stays up, and the call runs once.
+// The server reloads its configuration twice during a call. It keeps its address, the
+// machine keeps running, and the call runs once.
 func TestReloadDuringACall(t *testing.T) {
 	t.Parallel()
 	git := gittest.New(t)
@@ -397,8 +399,8 @@ func TestReloadDuringACall(t *testing.T) {
 	}
 }
 
-// backgroundScript runs a subagent in the background: its command and the agent's
-// each wait for the other to run.
+// backgroundScript runs a subagent in the background. The subagent's command
+// and the agent's command each wait until the other runs.
 const backgroundScript = `
 scripts:
   - match: The subagent that worked in the background # where it ends after the agent's reply

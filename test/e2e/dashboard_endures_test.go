@@ -8,9 +8,9 @@ import (
 	"aloft/internal/need"
 )
 
-// A page reload during a run, two windows on one agent, a killed and restarted
-// server, and a notification that answers a request. web/test/endures.ts does
-// this with its own server.
+// The dashboard survives a page reload during a run, two windows on one agent,
+// and a killed and restarted server, and its notification answers a request.
+// web/test/endures.ts tests this with a server of its own.
 func TestDashboardEndures(t *testing.T) {
 	t.Parallel()
 	need.Root(t)

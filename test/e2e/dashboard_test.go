@@ -67,9 +67,9 @@ scripts:
 `
 
 // A person signs in, creates an agent with the keyboard, watches it, sends a
-// follow-up, looks at its changes, and types in its machine, which the agent
-// sees. web/test/person.ts does this in a browser, under the server's content
-// security policy.
+// follow-up, reads its changes, and types into its machine so that the agent
+// sees it. web/test/person.ts does this in a browser, under the server's
+// content security policy.
 func TestDashboardInABrowser(t *testing.T) {
 	t.Parallel()
 	need.Command(t, "chromium")

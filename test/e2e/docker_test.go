@@ -48,8 +48,8 @@ func dockerImage(t *testing.T) string {
 	return image
 }
 
-// Debian's Docker runs a container in a gVisor machine, and in a runc machine if
-// the server allows it. Otherwise it says at once that it cannot.
+// Debian's Docker runs a container in a gVisor machine, and in a runc machine
+// if the server allows it. Otherwise Docker fails at once with an explanation.
 func TestDockerInside(t *testing.T) {
 	t.Parallel()
 	const service = "sudo service docker start"
@@ -76,8 +76,8 @@ func TestDockerInside(t *testing.T) {
 	}
 }
 
-// A project with Docker Compose: its image is built once, by install, and start
-// brings its containers up. Their data survives sleep and is part of forks, and a
+// A project uses Docker Compose: install builds its image once, and start
+// starts its containers. Their data survives sleep and is part of forks, and a
 // published port can be forwarded.
 func TestDockerProject(t *testing.T) {
 	t.Parallel()

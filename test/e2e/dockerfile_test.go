@@ -25,7 +25,8 @@ import (
 	"aloft/internal/need"
 )
 
-// Programs in the test's image; the libraries that they load are added.
+// The programs in the test's image. imageLayer adds the libraries that they
+// load.
 var imagePrograms = []string{
 	"bash", "basename", "cat", "chmod", "cp", "cut", "date", "dirname", "echo", "env", "git", "grep", "head", "id", "ls", "mkdir", "mktemp", "mv", "rm", "sed",
 	"sleep", "sort", "tail", "tee", "test", "touch", "tr", "true", "uname", "wc", "/usr/lib/git-core/git-remote-http",
@@ -69,7 +70,7 @@ func imageLayer(t *testing.T) []byte {
 	file := func(path string) {
 		t.Helper()
 		if !strings.HasPrefix(path, "/usr/") {
-			path = "/usr" + path // these folders are the links above
+			path = "/usr" + path // /bin, /lib and so on are the links above
 		}
 		if seen[path] {
 			return
@@ -109,8 +110,8 @@ func imageLayer(t *testing.T) []byte {
 	return out.Bytes()
 }
 
-// baseInRegistry puts that image into a registry on loopback, and returns its
-// reference.
+// baseInRegistry pushes the test's image to a registry on loopback, and returns
+// its reference.
 func baseInRegistry(t *testing.T) string {
 	t.Helper()
 	need.Root(t)
@@ -153,10 +154,10 @@ scripts:
       - text: Done.
 `
 
-// Machines start from an image in a registry, and from one built with a
-// repository's Dockerfile. It is built by the host's engine, with secrets, and
-// again when it changes. An error names the line, and the previous build stays
-// active.
+// Machines start from an image in a registry, or from an image that the host's
+// engine builds from a repository's Dockerfile. The engine gets secrets, and
+// builds again when the Dockerfile changes. An error names the failing line,
+// and the previous build stays active.
 func TestMachineOfAnImage(t *testing.T) {
 	t.Parallel()
 	need.Command(t, "buildah")
@@ -217,13 +218,14 @@ func TestMachineOfAnImage(t *testing.T) {
 	// A change of a file that the Dockerfile does not read causes no new build.
 	git.Commit("built", "main", "Change", map[string]string{"main.go": "2"})
 	wants(run(url, ""), layer)
-	// A branch has its own build, which only it uses.
+	// A branch has its own build, which no other branch uses.
 	git.Commit("built", "branch", "Change", map[string]string{"package.json": "of the branch\n"})
 	wants(run(url, "branch"), "differs from the default branch", `of the branch\nof 18 bytes\nof the branch`)
-	// A failing step is named, and the previous build stays active.
+	// An error names the failing step, and the previous build stays active.
 	git.Commit("built", "main", "Break", map[string]string{".cursor/Dockerfile": dockerfile("USER root\nRUN echo about to fail; exit 3\n")})
 	wants(run(url, ""), "could not be built (bld-", "Dockerfile:3: RUN echo about to fail; exit 3: exit status 3", "about to fail", "starts from the previous build", layer)
-	// The server is killed in a step: nothing of it goes on, and nothing is left.
+	// The server is killed during a step: the step's processes end, and nothing
+	// is left behind.
 	hang := fmt.Sprintf("sleep 6%d", os.Getpid())
 	git.Commit("built", "main", "Hang", map[string]string{".cursor/Dockerfile": dockerfile("RUN echo it hangs; exec " + hang + "\n")})
 	r := a.create(url, "Look", nil)

@@ -20,8 +20,8 @@ import (
 	"aloft/internal/policy"
 )
 
-// connections returns the network connections that the agent's machine has made
-// or was refused.
+// connections returns the agent's network log: the connections that its machine
+// has made, and those that were refused.
 func (a *aloft) connections(agentID string) policy.Connections {
 	a.t.Helper()
 	var all policy.Connections
@@ -29,8 +29,7 @@ func (a *aloft) connections(agentID string) policy.Connections {
 	return all
 }
 
-// shellScript returns a script that runs a command, and then says that it is
-// done.
+// shellScript returns a script that runs a command and then ends.
 func shellScript(command string) string {
 	quoted, err := json.Marshal(command)
 	if err != nil {
@@ -41,7 +40,7 @@ func shellScript(command string) string {
 }
 
 // TestPolicyInAMachine uses an allow list of domains, a program that tries to
-// bypass it, and WebFetch, to which the list applies as well.
+// bypass it, and WebFetch, to which the allow list applies too.
 func TestPolicyInAMachine(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "web of %s", r.Host) }))
@@ -77,8 +76,8 @@ machine:
 		})
 	}
 
-	// The team's settings restrict the machines of agents that are created
-	// later, and no others.
+	// The team's settings restrict only the machines of agents that are created
+	// afterwards.
 	if status, reply := a.do("PATCH", "/v1/settings", object{"networkMode": policy.EnvironmentSettingsOnly, "networkAllowlist": []string{"other.example"}}); status != 200 {
 		t.Fatalf("%d %s", status, reply)
 	}
@@ -92,8 +91,8 @@ machine:
 	}
 }
 
-// TestForward connects to a program in a machine, by the name and by the number
-// of its port, also while the server is killed and restarted.
+// TestForward connects to a program in a machine, by port name and by port
+// number, even while the server is killed and restarted.
 func TestForward(t *testing.T) {
 	t.Parallel()
 	need.Command(t, "node")

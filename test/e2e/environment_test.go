@@ -23,9 +23,9 @@ scripts:
       - text: Done.
 `
 
-// A repository's environment.json is applied in the machine, with its user and
-// variables: install, start and terminals. Failures are reported and do not
-// hide each other.
+// The server applies a repository's environment.json in the machine: install,
+// start and terminals, with the configured user and variables. It reports each
+// failure, even if several commands fail.
 func TestEnvironmentOfTheRepository(t *testing.T) {
 	t.Parallel()
 	git := gittest.New(t)
@@ -87,9 +87,9 @@ scripts:
       - text: Done.
 `
 
-// install runs once, in a build. Every machine has what it left on disk, and
-// none has the processes that it left running. A change of the files that it
-// reads causes a new build. A failing build is reported, leaves its machine for
+// install runs once, in a build. Every machine gets the files that install has
+// written, but not its background processes. A change of install's inputs
+// causes a new build. A failing build is reported, leaves its machine for
 // inspection, and never replaces the active build.
 func TestEnvironmentIsBuiltOnce(t *testing.T) {
 	t.Parallel()
@@ -130,7 +130,7 @@ func TestEnvironmentIsBuiltOnce(t *testing.T) {
 	for range 2 {
 		r := a.create(url, "Look", nil)
 		go func() {
-			events := "" // the events of a failing one
+			events := "" // set only if the run fails
 			defer func() { both <- events }()
 			events = a.events(a.wait(r).AgentID)
 		}()
@@ -145,8 +145,8 @@ func TestEnvironmentIsBuiltOnce(t *testing.T) {
 	if id, again := built(events); id != first || len(again) != 1 || again[0] != installs[0] || !strings.Contains(events, head) || strings.Contains(events, `"name":"install"`) {
 		t.Errorf("after a change of nothing that install reads: build %q, installs %q\n%s", id, again, events)
 	}
-	// The files that install reads have changed: the last build is the start of
-	// the new one, and install runs on top of it.
+	// After a change of install's inputs, the new build starts from the last
+	// build and runs install again.
 	git.Commit("app", "lock", "Lock", map[string]string{"package-lock.json": "2"})
 	events = run("lock")
 	if id, again := built(events); id != first || len(again) != 2 || !strings.Contains(events, `"name":"install","state":"done"`) {
@@ -212,7 +212,7 @@ func TestEnvironmentIsBuiltOnce(t *testing.T) {
 	}
 }
 
-// Whatever install does wrong ends only the build, with an error.
+// No fault of install ends more than its build, which ends with an error.
 func TestEnvironmentAtItsWorst(t *testing.T) {
 	t.Parallel()
 	git := gittest.New(t)
@@ -268,8 +268,8 @@ func TestEnvironmentAtItsWorst(t *testing.T) {
 	}
 }
 
-// An agent that names an environment gets its build, its secrets and its start
-// command, instead of those of the repository's file.
+// An agent that names an environment gets the build, the secrets and the start
+// command of that environment, not those of the repository's file.
 func TestNamedEnvironment(t *testing.T) {
 	t.Parallel()
 	git := gittest.New(t)
@@ -313,8 +313,9 @@ scripts:
 	}
 }
 
-// A saved environment applies to its repository if that has no file, and to no
-// other: what one repository has built is in no other's machines.
+// A saved environment applies to its repository if that repository has no file.
+// It applies to no other repository, so no machine contains files that another
+// repository has built.
 func TestSavedEnvironment(t *testing.T) {
 	t.Parallel()
 	git := gittest.New(t)
@@ -339,8 +340,8 @@ func TestSavedEnvironment(t *testing.T) {
 	if len(builds.Items) != 3 || builds.Items[0].Status != "SKIPPED" || builds.Items[1].Status != "SUCCEEDED" { // one active build per repository
 		t.Errorf("builds are %+v", builds)
 	}
-	// On demand: an unchanged environment is skipped, a build can be cancelled,
-	// and its log can be read meanwhile.
+	// Builds on demand: an unchanged environment is skipped, a build can be
+	// cancelled, and its log can be read while it runs.
 	builds.Items = nil
 	path := "/v1/environments/" + made.ID
 	if status, body := a.do("POST", path+"/builds", object{"repo": urls[0]}); status != 200 || !strings.Contains(body, `"status":"SUCCEEDED"`) {
@@ -383,8 +384,8 @@ func TestSavedEnvironment(t *testing.T) {
 		a.prints(t, want, append([]string{"env"}, strings.Fields(command)...)...)
 	}
 
-	// The same with the command line: the log is shown as it grows, and an
-	// earlier version can be restored.
+	// The command line does the same: it shows the log as it grows, and can
+	// restore an earlier version.
 	cmd := a.command(t.Context(), "env", "logs", "-f", made.ID)
 	fresh := a.command(t.Context(), "env", "build", made.ID)
 	if err := fresh.Start(); err != nil {
@@ -436,7 +437,7 @@ func TestSavedEnvironment(t *testing.T) {
 	}
 }
 
-// runs reports whether a machine has a running process.
+// runs reports whether the machine in dir has a running process.
 func runs(t *testing.T, dir string) bool {
 	t.Helper()
 	cmd := exec.Command("pgrep", "-f", filepath.Base(dir))
@@ -444,7 +445,7 @@ func runs(t *testing.T, dir string) bool {
 	return err == nil && len(out) > 0
 }
 
-// prints runs the command line against the server, and checks that its output
+// prints runs bin/aloft with the arguments, and fails unless the output
 // contains want.
 func (a *aloft) prints(t *testing.T, want string, args ...string) {
 	t.Helper()
@@ -475,7 +476,7 @@ func TestEnvironmentNarrowsTheNetwork(t *testing.T) {
 		return len(got.Ended) >= 2
 	})
 	for _, c := range got.Ended {
-		if c.Allowed { // the server's own policy would allow everything
+		if c.Allowed { // the server's own policy would allow every connection
 			t.Errorf("%s is looked up", c.Domain)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 const hookSecret = "0123456789abcdef0123456789abcdef"
 
-// hook sends an event of GitHub's and returns the status.
+// hook sends a GitHub event and returns the status.
 func (a *aloft) hook(secret, delivery, kind, body string) int {
 	a.t.Helper()
 	mac := hmac.New(sha256.New, []byte(secret))
@@ -38,7 +38,7 @@ func (a *aloft) hook(secret, delivery, kind, body string) int {
 	return resp.StatusCode
 }
 
-// next waits until the agent has n runs, and for the end of the newest.
+// next waits until the agent has n runs and the newest has ended.
 func (a *aloft) next(agentID string, n int) run {
 	a.t.Helper()
 	var all struct{ Items []run }
@@ -52,9 +52,10 @@ func (a *aloft) next(agentID string, n int) run {
 	return a.finish(all.Items[0])
 }
 
-// A review comment and a failed check become follow-ups of the agent that has
-// opened the pull request: once each, although every event arrives twice and the
-// server is killed after it has accepted one. An outsider starts nothing.
+// A review comment and a failed check become follow-ups of the agent that
+// opened the pull request. Each becomes one follow-up, although every event
+// arrives twice and the server is killed after it has accepted one. An
+// outsider's comment starts nothing.
 func TestEventsBecomeFollowUps(t *testing.T) {
 	t.Parallel()
 	git, host := gittest.New(t), forgetest.NewGitHub(t)

@@ -17,8 +17,8 @@ import (
 	"aloft/internal/need"
 )
 
-// why returns from the journal why a run failed, and how long after the
-// previous event.
+// why returns the reason that the journal gives for a failed run, and the time
+// since the previous event.
 func (a *aloft) why(r run) (code, message, hint string, after time.Duration) {
 	a.t.Helper()
 	var last time.Time
@@ -44,7 +44,8 @@ func (a *aloft) why(r run) (code, message, hint string, after time.Duration) {
 	return "", "", "", 0
 }
 
-// endsIn waits for a run that must end in ERROR with the code and a hint.
+// endsIn waits for a run, which must end in ERROR with the given code and a
+// hint.
 func (a *aloft) endsIn(r run, want string) {
 	a.t.Helper()
 	r = a.wait(r)
@@ -170,7 +171,7 @@ func TestHostHasNoRuntime(t *testing.T) {
 	a.endsIn(a.create("", "x", nil), "no_runtime")
 }
 
-// The disk with the data is full when a machine is to be created.
+// The data disk is full when the server tries to create a machine.
 func TestDiskIsFull(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
@@ -193,8 +194,8 @@ func TestDiskIsFull(t *testing.T) {
 	}
 	a.Data = moved
 	a.Start()
-	// A sparse file would take no space, so this one is written. The remaining
-	// space is enough for the run's journal but not for its machine.
+	// The test writes this file, since a sparse file would take no space. The
+	// remaining space suffices for the run's journal but not for its machine.
 	fill, err := os.Create(filepath.Join(disk, "fill"))
 	if err != nil {
 		t.Fatal(err)
@@ -224,7 +225,7 @@ func TestDiskIsFull(t *testing.T) {
 		if code != "disk_full" {
 			t.Errorf("got %s: %s", code, message)
 		}
-	case "FINISHED": // there was enough space after all, and nothing is lost
+	case "FINISHED": // the space sufficed after all, and no data is lost
 	default:
 		t.Errorf("the run is %s", full.Status)
 	}

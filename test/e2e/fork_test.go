@@ -46,7 +46,7 @@ func (a *aloft) fork(id string, body object) (f forked, runs []run) {
 	return f, runs
 }
 
-// layers returns the number of saved disks of that kind.
+// layers returns the number of saved disks of the given kind.
 func (a *aloft) layers(kind string) int {
 	a.t.Helper()
 	var kept []struct{ ID string }
@@ -63,9 +63,9 @@ func (a *aloft) layers(kind string) int {
 }
 
 // TestFork forks an agent three times with copies of its disk. Each fork sees
-// the original's work, committed or not, works on its own branch, and does not
-// affect the others or the original, which continues too. The saved disk is
-// deleted when all forks have started.
+// the original's work, committed or not, and works on its own branch. It
+// affects neither the other forks nor the original, which continues too. The
+// server deletes the saved disk when all forks have started.
 func TestFork(t *testing.T) {
 	t.Parallel()
 	git := gittest.New(t)
@@ -105,8 +105,8 @@ func TestFork(t *testing.T) {
 	}
 }
 
-// TestForkOfAnEarlierTurn checks that a fork of an earlier turn starts from
-// what was pushed at that time, and is told so.
+// TestForkOfAnEarlierTurn checks that a fork of an earlier turn starts from the
+// commit that was pushed at that time, and that its agent is told so.
 func TestForkOfAnEarlierTurn(t *testing.T) {
 	t.Parallel()
 	git := gittest.New(t)

@@ -8,8 +8,9 @@ import (
 	"aloft/internal/control/gateway/gittest"
 )
 
-// The helper stores a script for later machines and proposes a file, which at
-// first cannot be built. Another agent may not store anything.
+// The agent stores a script for later machines, and proposes an environment
+// file whose first version fails to build. Another agent may not store
+// anything.
 const helperScript = `
 scripts:
   - match: 'Find out how to set up'
@@ -35,10 +36,9 @@ scripts:
       - text: Done.
 `
 
-// `aloft env setup --agent` from start to end: an agent proposes an
-// environment, a build tests it, and it applies once it is merged. A script
-// that the agent stores for later machines applies at once, if the environment
-// allows it.
+// An agent proposes an environment during `aloft env setup --agent`, a build
+// tests it, and it applies once it is merged. A script that the agent stores
+// for later machines applies at once, if the environment allows it.
 func TestSetUpByAnAgent(t *testing.T) {
 	t.Parallel()
 	git := gittest.New(t)
@@ -74,7 +74,8 @@ func TestSetUpByAnAgent(t *testing.T) {
 	if p.Path != ".aloft/environment.json" || !strings.HasPrefix(p.Branch, "aloft/") || !strings.Contains(p.EnvironmentJSON, "make deps") {
 		t.Fatalf("proposed: %+v", p)
 	}
-	// Its disk can be saved too; then the proposal starts from the snapshot.
+	// The agent's disk can be saved too. The proposal then starts from that
+	// snapshot.
 	var saved struct{ ID, EnvironmentJSON string }
 	if status, reply := a.do("POST", "/v1/agents/"+id+"/snapshots", nil); status != 201 || json.Unmarshal([]byte(reply), &saved) != nil ||
 		!strings.Contains(saved.EnvironmentJSON, saved.ID) || !strings.Contains(saved.EnvironmentJSON, "make deps; echo by the file") {
@@ -88,7 +89,8 @@ func TestSetUpByAnAgent(t *testing.T) {
 		t.Errorf("an agent after the merge:\n%s", events)
 	}
 
-	// A change on the default branch is built before anybody asks for it.
+	// The server builds a change on the default branch before anybody asks for
+	// the build.
 	git.Commit("app", "main", "More", map[string]string{".aloft/environment.json": `{"install": "make deps; echo more >> installed"}`})
 	var builds struct {
 		Items []struct{ Status, Trigger string }

@@ -27,7 +27,8 @@ func (a *aloft) output(args ...string) string {
 	return string(out)
 }
 
-// machineIs waits until `aloft agent show` shows that state of the machine.
+// machineIs waits until `aloft agent show` shows the given state of the
+// machine.
 func (a *aloft) machineIs(agentID, want string) {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), patience)
@@ -47,9 +48,9 @@ func (a *aloft) machineIs(agentID, want string) {
 	}
 }
 
-// TestHibernate leaves a machine unused: it sleeps and uses no memory, wakes
-// with its disk for a visitor, works on a follow-up, sleeps again, and is
-// finally removed; another follow-up then gets a new machine.
+// TestHibernate leaves a machine unused. It sleeps and uses no memory, wakes
+// with its disk for a visitor, works on a follow-up, and sleeps again. The
+// server finally removes it, and another follow-up gets a new machine.
 func TestHibernate(t *testing.T) {
 	t.Parallel()
 	git := gittest.New(t)
@@ -74,7 +75,7 @@ func TestHibernate(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.Start()
-	a.machineIs(r.AgentID, "") // finally removed
+	a.machineIs(r.AgentID, "") // the machine is removed
 	a.output("agent", "follow-up", r.AgentID, "Write another line")
 	if out, err := a.command(t.Context(), "agent", "exec", r.AgentID, "--", "cat", "/var/tmp/mine").CombinedOutput(); err == nil {
 		t.Errorf("the expired disk is there: %s", out)
@@ -95,8 +96,8 @@ scripts:
       - text: It was seen.
 `
 
-// counts returns the current value of a counter in the agent's machine, once it
-// has changed.
+// counts waits until a counter in the agent's machine has changed, and returns
+// its value.
 func (a *aloft) counts(agentID string) (n int) {
 	a.t.Helper()
 	out := a.output("agent", "exec", agentID, "--", "sh", "-c", `a=$(cat /dev/shm/n); while b=$(cat /dev/shm/n); [ "$b" -le "$a" ]; do sleep 0.01; done; echo $b`)
@@ -138,8 +139,8 @@ func TestSleepsAlive(t *testing.T) {
 		t.Errorf("the agent is not told: %s", got)
 	}
 
-	// Two forks continue from there, each with its own processes, disk and
-	// credentials.
+	// Two forks continue from the sleeping machine, each with its own
+	// processes, disk and credentials.
 	var f forked
 	eventually(t, "nobody is in the machine", func() bool {
 		status, reply := a.do("POST", "/v1/agents/"+r.AgentID+"/fork", object{"n": 2, "prompt": object{"text": "Look"}})
@@ -182,7 +183,7 @@ func TestSleepsAlive(t *testing.T) {
 		if got := a.events(one.AgentID); !strings.Contains(got, "as copies of the other agent's") {
 			t.Errorf("it is not told: %s", got)
 		}
-		a.output("agent", "exec", one.AgentID, "--", "sh", "-c", "echo 0 > /dev/shm/n; rm -rf /var/tmp/*") // each has its own
+		a.output("agent", "exec", one.AgentID, "--", "sh", "-c", "echo 0 > /dev/shm/n; rm -rf /var/tmp/*") // each fork has its own counter
 	}
 	if n := a.counts(r.AgentID); n <= from {
 		t.Errorf("the one counts %d after %d", n, from)

@@ -9,7 +9,7 @@ import (
 )
 
 // hooksFile has one hook for each event of a run. Each hook records its input,
-// and some of them return something.
+// and some return a decision.
 const hooksFile = `{
   // comments are fine
   "version": 1,
@@ -55,8 +55,8 @@ scripts:
       - text: "That was it."
 `
 
-// TestHooks runs a project's hooks in a machine. There is a subtest for every
-// event of a run, and for what hooks can do.
+// TestHooks runs a project's hooks in a machine, with a subtest for every event
+// of a run and for every effect that a hook can have.
 func TestHooks(t *testing.T) {
 	t.Parallel()
 	git := gittest.New(t)
@@ -91,7 +91,7 @@ func TestHooks(t *testing.T) {
 			}
 		})
 	}
-	t.Run("sessionEnd", func(t *testing.T) { // comes after the push
+	t.Run("sessionEnd", func(t *testing.T) { // the hook runs after the push
 		if _, after, _ := strings.Cut(events, `"kind":"pushed"`); !strings.Contains(after, `"kind":"hook.ran"`) {
 			t.Error("no hook ran after the push")
 		}

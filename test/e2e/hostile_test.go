@@ -7,9 +7,9 @@ import (
 	"aloft/internal/control/gateway/gittest"
 )
 
-// Root in a machine takes the place of pod-daemon, and answers the server with
-// small replies that take much memory when they are decoded. The requests of
-// people fail, the server's memory stays bounded, and the machine can be removed.
+// Root in a machine impersonates pod-daemon, and sends the server small replies
+// that take much memory when decoded. Users' requests fail, the server's memory
+// stays bounded, and the machine can be removed.
 func TestHostileReplies(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("hostile", map[string]string{"hostile": build(t, "hostile")})

@@ -14,8 +14,8 @@ import (
 	"aloft/internal/need"
 )
 
-// A program in a machine proves to a third party, which trusts the server,
-// which agent it belongs to.
+// A program in a machine proves to which agent it belongs. The third party that
+// checks the proof trusts only the server.
 func TestMachineHasAnIdentity(t *testing.T) {
 	t.Parallel()
 	need.Command(t, "curl")
@@ -54,8 +54,8 @@ scripts:
 	}
 }
 
-// Files in the agent's artifacts folder can be downloaded while it works, and
-// after its machine is gone.
+// Files in the agent's artifacts folder can be downloaded while the agent
+// works, and after its machine is gone.
 func TestArtifactsOutliveTheMachine(t *testing.T) {
 	t.Parallel()
 	git := gittest.New(t)

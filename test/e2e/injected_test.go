@@ -15,9 +15,8 @@ import (
 	"time"
 )
 
-// Secrets reach a machine and nothing else. A changed secret reaches the next
-// run of a running machine, and its old value stays redacted, even after kill
-// -9.
+// Secrets reach only the machine. A changed secret reaches the next run of a
+// running machine. Its old value stays redacted, even after kill -9.
 func TestSecretsReachTheMachineAndNothingElse(t *testing.T) {
 	t.Parallel()
 	const team, own, ownLater, call = "team-value-0001", "own-value-000002", "own-value-later-03", "call-value-00004"
@@ -65,8 +64,8 @@ scripts:
 			t.Errorf("%s is in the journal", value)
 		}
 	}
-	// Values are redacted in what ssh prints; a file that contains one is
-	// downloaded unchanged.
+	// ssh's output is redacted, but a downloaded file that contains a secret is
+	// unchanged.
 	v := a.visitor()
 	if out, code := v.run(v.command(nil, "ssh", first.AgentID, "echo; cat /tmp/old; echo; env")); code != 0 || !strings.Contains(out, "\n[REDACTED]\n") ||
 		!strings.Contains(out, "\nOWN_TOKEN=[REDACTED]\n") || strings.Contains(out, "\nTEAM_TOKEN=") {
@@ -76,7 +75,7 @@ scripts:
 	if got, err := os.ReadFile(v.home + "/old"); err != nil || string(got) != ownLater {
 		t.Errorf("fetched %q, %v", got, err)
 	}
-	// The agent itself has written /tmp/old.
+	// The agent itself wrote /tmp/old.
 	a.Stop()
 	for _, value := range values {
 		if strings.Contains(a.log.String(), value) {
@@ -95,8 +94,8 @@ func wantLines(t *testing.T, events string, lines ...string) {
 	}
 }
 
-// nowhere looks for the values in every file below dir, including the machine's
-// disk and the server's log, and in the arguments of every process.
+// nowhere fails if a file below dir, or an argument of any process, contains
+// one of the values. dir includes the machine's disk and the server's log.
 func nowhere(t *testing.T, dir string, values []string, but func(path string) bool) {
 	t.Helper()
 	look := func(path string, data []byte) {
@@ -134,8 +133,8 @@ func nowhere(t *testing.T, dir string, values []string, but func(path string) bo
 	}
 }
 
-// A role's credentials reach the machine, and are renewed there before they
-// expire.
+// The role's credentials reach the machine, and the server renews them there
+// before they expire.
 func TestAWSRoleIsRenewedInTheMachine(t *testing.T) {
 	t.Parallel()
 	var given atomic.Int64 // number of credentials issued
@@ -159,8 +158,8 @@ scripts:
 	}
 	r := a.create("", "assume", object{"runMode": "allowlist"})
 	a.answer(a.asked(), `{"decision":"allow_once"}`)
-	later := a.asked()       // the first command has ended, and no other is running
-	upTo := given.Load() + 2 // a request for new credentials means that the previous ones are in the machine
+	later := a.asked()       // the first command has ended, and no other runs
+	upTo := given.Load() + 2 // the server requests new credentials only after the previous ones have reached the machine
 	eventually(t, "others are given", func() bool { return given.Load() >= upTo })
 	a.answer(later, `{"decision":"allow_once"}`)
 	a.finish(r)

@@ -15,7 +15,7 @@ import (
 	"aloft/internal/need"
 )
 
-// build builds a program in this folder for machines.
+// build builds a program below this folder to run in machines.
 func build(t *testing.T, name string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -31,7 +31,7 @@ func build(t *testing.T, name string) string {
 	return string(program)
 }
 
-// runsc returns the path of gVisor, which make test builds.
+// runsc returns the path of gVisor's runsc, which "make test" builds.
 func runsc(t *testing.T) string {
 	t.Helper()
 	path, err := filepath.Abs("../../.bin/runsc")
@@ -42,8 +42,8 @@ func runsc(t *testing.T) string {
 	return path
 }
 
-// probe has two agents run the probe at once, one as root and one as the user
-// that runs commands, and returns their results.
+// probe has two agents run the probe at the same time, one as root and one as
+// the user that runs commands, and returns their results.
 func probe(t *testing.T, machineConfig string) (root, user map[string][]string) {
 	t.Helper()
 	git := gittest.New(t)
@@ -71,12 +71,12 @@ scripts:
               command: "cp probe /tmp/probe && chmod 755 /tmp/probe && git rm -q --cached probe && rm probe; {{match 1}} /tmp/probe WORD PORT NAME LAYERS > found.txt; wc -l < found.txt"
       - text: Done.
 `
-	// The word is the folder of the configuration, which is in the server's
-	// command line and in no machine.
+	// WORD is the server's --config argument, which is in the server's command
+	// line and in no machine.
 	layers := t.TempDir()
 	a := start(t, scripted(t, strings.NewReplacer("PORT", port, "NAME", name, "WORD", "serve.--config", "LAYERS", layers).Replace(script))+machineConfig)
-	// The host's folder with the layers of all machines, under a path that is
-	// known before there is a server.
+	// A link to the host's folder with the layers of all machines. Its path is
+	// known before the server starts.
 	if err := os.Symlink(filepath.Join(a.Data, "machines"), filepath.Join(layers, "machines")); err != nil {
 		t.Fatal(err)
 	}
@@ -104,15 +104,15 @@ type row struct{ name, want, gvisor string }
 // refused matches a plain refusal.
 const refused = "EPERM|EACCES|EROFS|ENOENT|ENOSYS"
 
-// own is for attempts that, under gVisor, affect only the machine's own kernel.
+// own is for attempts that under gVisor affect only the machine's own kernel.
 const own = ".*"
 
 // dockerCaps is Docker's bounding set, without CAP_MKNOD.
 const dockerCaps = "00000000a00425fb"
 
-// forbidden lists the attempts. Under gVisor a machine has its own kernel,
-// without the machine's seccomp filter. It supports fewer system calls, and
-// allows its root what affects only that kernel.
+// forbidden lists the attempts. Under gVisor a machine has its own kernel and
+// no seccomp filter from the host. That kernel supports fewer system calls, and
+// lets the machine's root do anything that affects only this kernel.
 var forbidden = []row{
 	{"status CapBnd", dockerCaps, "00000000a00405fb|" + dockerCaps}, // gVisor removes CAP_NET_RAW
 	{"status CapEff", dockerCaps + "|0000000000000000", "00000000a00405fb|0000000000000000|" + dockerCaps},
@@ -191,7 +191,7 @@ var forbidden = []row{
 	{"fsopen", refused, refused},
 	{"open_tree", refused, refused},
 	{"mount_setattr", refused, refused},
-	{"new user namespace", "EINVAL", "EINVAL"}, // only a process with one thread may create one, such as a browser
+	{"new user namespace", "EINVAL", "EINVAL"}, // a process may create one only while it has a single thread; browsers do
 	{"new mount namespace", "EPERM", "EPERM|EINVAL"},
 	{"new net namespace", "EPERM", "EPERM|EINVAL"},
 	{"new pid namespace", "EPERM", "EPERM|EINVAL"},

@@ -12,7 +12,7 @@ import (
 	"aloft/internal/control/gateway/gittest"
 )
 
-// as returns the server as a new member uses it.
+// as returns the server as seen by a new member.
 func (a *aloft) as(email string) *aloft {
 	a.t.Helper()
 	for _, call := range []struct {
@@ -54,9 +54,9 @@ func du(t *testing.T, paths ...string) (total int64) {
 	return total
 }
 
-// TestLedger has two members whose machines write files of different sizes. Each
-// sees their own usage, and it is what du says. The one who is over the quota can
-// start nothing more until they have deleted an agent.
+// TestLedger has two members whose machines write files of different sizes.
+// Each member sees their own usage, which equals du's result. A member over the
+// quota can start nothing more until they have deleted an agent.
 func TestLedger(t *testing.T) {
 	t.Parallel()
 	const big, small, tolerance = 64 << 20, 8 << 20, 1 << 20

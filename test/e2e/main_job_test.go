@@ -73,7 +73,7 @@ func TestTwoPromptsAtOnce(t *testing.T) {
 	a.finish(r)
 }
 
-// A run ends when a person cancels it and when it reaches a limit. Its running
+// A run ends when a person cancels it or when it reaches a limit. Its running
 // calls end too, its work is kept, and the next run continues.
 func TestCancelAndLimits(t *testing.T) {
 	t.Parallel()
@@ -130,7 +130,8 @@ scripts:
 	eventually(t, "the command of the run whose time was up has ended", func() bool { return len(processes(t, r.AgentID, "sleep\x00301")) == 0 })
 }
 
-// Fifty agents at once on two cores: all finish, each with its own work.
+// Fifty agents run at the same time on two cores. All finish, each with its own
+// work.
 func TestFiftyAgents(t *testing.T) {
 	t.Parallel()
 	const n = 50
@@ -156,8 +157,8 @@ scripts:
 	}
 }
 
-// A machine contains neither the git server's token nor the model's key, and
-// can reach nothing but the git gateway.
+// A machine contains neither the git server's token nor the model provider's
+// key, and can reach only the git gateway.
 func TestSecretsAreNotInTheMachine(t *testing.T) {
 	t.Parallel()
 	const token = "glpat-very-secret-token-0001"
@@ -165,8 +166,8 @@ func TestSecretsAreNotInTheMachine(t *testing.T) {
 	url := git.Repo("r", map[string]string{"README.md": "r\n"})
 	other := git.Repo("other", map[string]string{"README.md": "other\n"})
 	git.SetAuth("aloft", token)
-	// The patterns are in a file that is excluded from the search. On a command
-	// line they would match themselves.
+	// The patterns are in a file that the search excludes. As arguments they
+	// would match themselves.
 	look := `
 printf '%s%s\n%s%s\n' glpat-very- secret-token-0001 sk-test-01234 56789abcdef > /dev/shm/patterns
 sudo sh -c 'cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null' | tr '\0' '\n' | grep -aFf /dev/shm/patterns && echo LEAK
@@ -259,8 +260,7 @@ func TestStrictProviders(t *testing.T) {
 	}
 }
 
-// Programs in the machine can read from the metadata socket to which agent they
-// belong.
+// Programs in the machine ask the metadata socket to which agent they belong.
 func TestMetadata(t *testing.T) {
 	t.Parallel()
 	need.Command(t, "curl")
@@ -326,7 +326,7 @@ func TestDemo(t *testing.T) {
 				t.Errorf("the demonstration does not say %q\n%s", want, out)
 			}
 		}
-		// Without a network, the agent quotes apt.
+		// Without a network, the agent quotes apt's error.
 		if !regexp.MustCompile(`It says "Hello, world!"[^$]*In a container of Docker it says "Hello, world!"|apt says "E: `).Match(out) {
 			t.Errorf("the demonstration shows neither a package and a container nor apt's error\n%s", out)
 		}
@@ -336,8 +336,8 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// An agent of the strong class runs in gVisor: the kernel that it sees is not
-// the host's.
+// An agent of the strong class runs in gVisor and sees a kernel other than the
+// host's.
 func TestStrongClass(t *testing.T) {
 	t.Parallel()
 	runsc, err := filepath.Abs("../../.bin/runsc")

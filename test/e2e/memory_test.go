@@ -8,7 +8,7 @@ import (
 )
 
 // A command needs more memory than its machine has. The kernel kills it; the
-// model is told which process that was and does its work in another way.
+// model is told which process was killed, and does its work in another way.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	git := gittest.New(t)
@@ -25,7 +25,7 @@ scripts:
 	r := a.finish(a.create(url, "read it all", nil))
 	events := a.events(r.AgentID)
 	const words = "killed: the machine ran out of memory (limit 256 MiB); the kernel killed tail "
-	if !strings.Contains(events, `"machine.out_of_memory"`) || strings.Count(events, words) != 2 { // in the event and in the call's result
+	if !strings.Contains(events, `"machine.out_of_memory"`) || strings.Count(events, words) != 2 { // once in the event and once in the call's result
 		t.Errorf("nobody is told of the kill:\n%s", events)
 	}
 	if strings.Contains(events, `"machine.lost"`) {

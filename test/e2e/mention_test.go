@@ -13,8 +13,8 @@ import (
 )
 
 // A comment on an issue starts one agent, although its event arrives twice and
-// the server is killed after it has accepted it. One comment on the issue shows
-// the pull request in the end. An outsider starts nothing.
+// the server is killed after it has accepted the event. In the end, one comment
+// on the issue links the pull request. An outsider's comment starts nothing.
 func TestMentionOnAnIssue(t *testing.T) {
 	git, host := gittest.New(t), forgetest.NewGitHub(t)
 	git.Repo("acme/widget", map[string]string{"README.md": "w\n"})
@@ -74,7 +74,7 @@ git:
 		return len(list.Items) > 0
 	})
 	id := list.Items[0].ID
-	// The agent has pushed to the git server, of which the forge knows nothing.
+	// The agent pushes to the git server. Tell the fake forge about the branch.
 	eventually(t, "the agent has pushed a branch", func() bool {
 		for _, branch := range strings.Fields(gittest.Git(t, git.Path("acme/widget"), "for-each-ref", "--format=%(refname:short)", "refs/heads/aloft")) {
 			host.Fake.SetHead(host.Repo, branch, gittest.Git(t, git.Path("acme/widget"), "rev-parse", branch))

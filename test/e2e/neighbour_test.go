@@ -8,7 +8,7 @@ import (
 )
 
 // A service in one machine listens on all addresses. Another machine cannot
-// reach it on any of them, though it may connect to anything else.
+// reach it on any of them, although it may connect to everything else.
 func TestMachinesDoNotReachOneAnother(t *testing.T) {
 	t.Parallel()
 	git := gittest.New(t)

@@ -17,8 +17,8 @@ import (
 	"aloft/internal/policy"
 )
 
-// asks runs a program of this host that prints where its packages come from,
-// and returns the first word of the output.
+// asks runs a program of this host that prints its package servers, and returns
+// the first one.
 func asks(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(need.Command(t, name), args...).Output()
@@ -30,8 +30,8 @@ func asks(t *testing.T, name string, args ...string) string {
 	return first
 }
 
-// reachable returns the host of a package server. This host must be able to
-// reach it; otherwise no machine could.
+// reachable returns the host of a package server. It fails if this host cannot
+// reach the server, because then no machine could.
 func reachable(t *testing.T, server string) string {
 	t.Helper()
 	u, err := url.Parse(server)
@@ -47,13 +47,14 @@ func reachable(t *testing.T, server string) string {
 	return u.Hostname()
 }
 
-// aptSource returns from where this host's apt gets packages.
+// aptSource returns the server from which this host's apt gets packages.
 func aptSource(t *testing.T) string {
 	t.Helper()
 	return asks(t, "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages")
 }
 
-// reached fails unless the agent's machine has received data from each host.
+// reached fails unless the agent's machine has received data from each of the
+// hosts.
 func (a *aloft) reached(agentID string, hosts ...string) {
 	a.t.Helper()
 	for _, host := range hosts {
@@ -76,8 +77,8 @@ func (a *aloft) says(agentID string, words ...string) {
 	}
 }
 
-// project is a project that npm installs and tests: a web server and its test
-// tools, about ninety packages with dependencies.
+// project is a web server with its test tools, which npm installs and tests:
+// about ninety packages with dependencies.
 var project = map[string]string{
 	"package.json": `{"name": "greeter", "version": "1.0.0", "private": true, "scripts": {"test": "node --test"},
   "dependencies": {"express": "4.21.2"}, "devDependencies": {"supertest": "7.0.0"}}`,
@@ -88,8 +89,8 @@ test('knows nothing else', () => request(greeter).get('/a/b').expect(404))`,
 	".gitignore": "node_modules\n",
 }
 
-// TestRealPrograms has npm install and test a project, and go and curl fetch a
-// module, from this host's configured servers.
+// TestRealPrograms has npm install and test a project, and has go and curl
+// fetch a module, all from the servers that this host is configured to use.
 func TestRealPrograms(t *testing.T) {
 	t.Parallel()
 	need.Command(t, "curl")
@@ -109,8 +110,8 @@ mkdir -p /tmp/m && cd /tmp/m && go mod init x.test >/dev/null 2>&1; go mod downl
 	a.reached(r.AgentID, hosts...)
 }
 
-// TestAptInstall has the agent's user install a Debian package, in a Debian
-// machine, as a person would.
+// TestAptInstall has the agent's user install a Debian package with apt in a
+// Debian machine.
 func TestAptInstall(t *testing.T) {
 	t.Parallel()
 	need.Command(t, "mmdebstrap")
@@ -136,8 +137,8 @@ hello; dpkg-query -W -f '${Status}' hello`
 	}
 }
 
-// TestDefaultMachine has the first agent of a server without configuration install a
-// package, and use the programs of this host.
+// TestDefaultMachine uses a server without configuration. Its first agent installs a
+// package, and uses this host's programs.
 func TestDefaultMachine(t *testing.T) {
 	t.Parallel()
 	host := reachable(t, aptSource(t))
@@ -161,8 +162,8 @@ sudo cat /etc/shadow | cut -d: -f2 | sort -u | tr '\n' ' ' | sed s/^/passwords:/
 	}
 }
 
-// TestIncompleteImage uses an image without bash and git: the run ends before the
-// model is asked, and its error names the programs.
+// TestIncompleteImage uses an image without bash and git. The run ends before
+// the first model request, and its error names the missing programs.
 func TestIncompleteImage(t *testing.T) {
 	t.Parallel()
 	image := t.TempDir()

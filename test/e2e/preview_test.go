@@ -17,8 +17,8 @@ import (
 	"github.com/coder/websocket"
 )
 
-// webProgram is a web server in a machine. It prints which cookies it gets,
-// sets cookies that it may not set, and echoes WebSocket messages.
+// webProgram is a web server in a machine. It prints the cookies that it gets,
+// tries to set forbidden cookies, and echoes WebSocket messages.
 const webProgram = `
 const crypto = require('crypto')
 require('http').createServer((q, s) => {
@@ -48,8 +48,8 @@ func (a *aloft) browser() *http.Client {
 	}}}
 }
 
-// TestPreviewInABrowser opens two programs in a machine as a browser would,
-// each at its own origin.
+// TestPreviewInABrowser opens two programs in a machine with a browser-like
+// client, each at its own origin.
 func TestPreviewInABrowser(t *testing.T) {
 	t.Parallel()
 	need.Command(t, "node")
@@ -92,7 +92,7 @@ done`
 	if status, body, _ := get(previews[0].URL); status != http.StatusUnauthorized {
 		t.Errorf("who has not signed in sees %d %s", status, body)
 	}
-	// The first visit leads from the sign-in to the program.
+	// The first visit redirects from the sign-in to the program.
 	status, body, resp := get(previews[0].SignInURL)
 	if status != http.StatusOK || body != "inside /, cookies none, key none" {
 		t.Errorf("signed in, it sees %d %q", status, body)
@@ -106,7 +106,7 @@ done`
 	if _, body, _ := get(previews[0].URL + "again?x=1"); !strings.HasPrefix(body, "inside /again?x=1, cookies ") || !strings.Contains(body, "own=1") || strings.Contains(body, "aloft-preview") {
 		t.Errorf("the second time it sees %q", body)
 	}
-	// The other program's origin does not get it, nor does the API.
+	// Neither the other program's origin nor the API gets that cookie.
 	if status, body, _ := get(previews[1].URL); status != http.StatusUnauthorized {
 		t.Errorf("the other preview, not signed in: %d %s", status, body)
 	}

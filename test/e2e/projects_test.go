@@ -16,17 +16,17 @@ import (
 // realProject is real software, from Debian's archive, with an environment.
 type realProject struct {
 	name, source string // the package
-	upstream     bool   // as its authors publish it, without Debian's changes
+	upstream     bool   // as its authors publish it: Debian's patches are not applied
 	environment  string
-	test         string // runs its tests, as the agent
-	passed       string // regular expression for their output
+	test         string // command that the agent runs to test the project
+	passed       string // regular expression that the tests' output must match
 }
 
 var realProjects = []realProject{
 	{
 		name: "c", source: "hello",
-		// a clone does not preserve file times, on which make depends; the
-		// manual page needs help2man
+		// a clone does not preserve the file times that make needs; the manual
+		// page needs help2man
 		environment: `{
   "install": "touch aclocal.m4 && touch configure config.in && find . -name Makefile.in -exec touch {} + && touch doc/version.texi doc/stamp-vti doc/*.info\n./configure -q --disable-nls\nmake -s -k >/dev/null 2>&1 || test -x hello",
   "start": "test -x hello"
@@ -42,15 +42,16 @@ var realProjects = []realProject{
 	},
 	{
 		name: "go", source: "golang-github-google-uuid",
-		// a login shell has Debian's PATH, which does not contain this Go
+		// a login shell gets Debian's PATH, which does not contain this Go
 		environment: `{"env": {"GOPROXY": "off", "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}, "install": "export PATH=$PATH:GOROOT/bin\ngo test -c -o ~/uuid.test", "terminals": [{"name": "idle", "command": "sleep 600"}]}`,
 		test:        "export PATH=$PATH:GOROOT/bin; test -x ~/uuid.test && go test ./...",
 		passed:      `ok  \\tgithub.com/google/uuid`,
 	},
 }
 
-// Three projects in three languages are built once, start from that build, and
-// pass their own tests in a machine. The second start skips the build.
+// The server builds three projects in three languages once. Machines start from
+// those builds, and each project passes its own tests there. The second start
+// skips the build.
 func TestRealProjects(t *testing.T) {
 	t.Parallel()
 	need.Root(t)

@@ -12,11 +12,11 @@ import (
 )
 
 // evil is the command that each attack of TestProtectedFiles tries to run
-// outside of the sandbox. It leaves a mark in the workspace.
+// outside of the sandbox. The command leaves a mark in the workspace.
 const evil = "touch /workspace/pwned; false"
 
 // protectedAttacks change files from which git, shells and other programs run
-// commands. A person must be asked about each, with this path.
+// commands. The server must ask a person about each change, and name its path.
 var protectedAttacks = []struct{ name, tool, path, args string }{
 	{"fsmonitor", "Write", ".git/config", `"contents":"[core]\n\trepositoryformatversion = 0\n\tfsmonitor = ` + evil + `\n"`},
 	{"filters", "Write", ".git/info/attributes", `"contents":"* filter=evil\n"`},
@@ -33,8 +33,8 @@ var protectedAttacks = []struct{ name, tool, path, args string }{
 	{"deletion", "Delete", ".git/hooks/pre-commit.sample", ""},
 }
 
-// resolvedAttacks have paths with ordinary names; the machine must refuse them
-// because of where they lead.
+// resolvedAttacks use paths with ordinary names that lead to protected files.
+// The machine must refuse them.
 var resolvedAttacks = []struct{ name, path string }{
 	{"symlinked folder", "shortcut/config"},
 	{"symlinked hooks", "shortcut/hooks/post-index-change"},
@@ -42,7 +42,8 @@ var resolvedAttacks = []struct{ name, path string }{
 	{"hard link", "same"},
 }
 
-// protectedScript returns an agent that attacks and then runs allowed commands.
+// protectedScript returns a script whose agent makes the attacks and then runs
+// allowed commands.
 func protectedScript(prompt string, attacks []string) string {
 	var b strings.Builder
 	b.WriteString("  - match: " + prompt + "\n    turns:\n")
@@ -61,10 +62,10 @@ func fileCall(tool, path, args string) string {
 	return `{tool: ` + tool + `, args: {"path":` + string(quoted) + args + `}}`
 }
 
-// TestProtectedFiles writes files from which git, shells, ssh, npm and make run
-// commands, using file tools, and then runs allowed commands outside of the
-// sandbox. In allowlist mode a person sees each such change, in auto-review
-// mode the classifier does, and the machine checks where a path leads.
+// TestProtectedFiles uses file tools to write files from which git, shells,
+// ssh, npm and make run commands, and then runs allowed commands outside of the
+// sandbox. In allowlist mode a person reviews each change; in auto-review mode
+// the classifier does. In both, the machine checks where a path leads.
 func TestProtectedFiles(t *testing.T) {
 	t.Parallel()
 	shell := func(command string) string {
@@ -96,8 +97,8 @@ func TestProtectedFiles(t *testing.T) {
 	git := gittest.New(t)
 	allow := `{"terminalAllowlist":["git status","git add","git log","make","cat","ls","ln","rm"]}`
 	url := git.Repo("protected", map[string]string{"README.md": "protected\n", "old.txt": "old\n", ".cursor/permissions.json": allow})
-	// The classifier is asked at most ten times, and then a person; half of the
-	// attacks are enough.
+	// After ten requests to the classifier, the server asks a person, so the
+	// test makes only half of the attacks.
 	a := start(t, scripted(t, "\nscripts:\n"+protectedScript("asked", slices.Concat(protected, resolved, listed))+
 		protectedScript("judged", slices.Concat(protected[:8], resolved, listed)))+"  - {id: judge, provider: scripted, script: "+judge+"}\n"+
 		"policy: {classifier_model: judge}\n")
@@ -137,8 +138,8 @@ func TestProtectedFiles(t *testing.T) {
 }
 
 // TestGitOfTheSandbox has a sandboxed command make a repository whose
-// configuration starts a program, and then runs git there, which an allow list
-// allows. The program runs in the sandbox only.
+// configuration starts a program. It then runs git there, which an allow list
+// permits. The program runs only in the sandbox.
 func TestGitOfTheSandbox(t *testing.T) {
 	t.Parallel()
 	shell := func(command string) string {

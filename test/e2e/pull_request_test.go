@@ -13,9 +13,9 @@ import (
 	"aloft/internal/control/gateway/gittest"
 )
 
-// At the end of a run its branch is pushed and its pull request is opened once,
-// even if the server is killed after the forge has opened it and before it has
-// replied.
+// At the end of a run, the server pushes its branch and opens its pull request.
+// It opens only one, even if it is killed after the forge has opened the pull
+// request and before the forge has replied.
 func TestPullRequestOfARun(t *testing.T) {
 	t.Parallel()
 	git, host := gittest.New(t), forgetest.NewGitea(t)
@@ -71,8 +71,8 @@ func TestPullRequestOfARun(t *testing.T) {
 	}
 }
 
-// An agent opens its pull request, waits for CI, reads what failed and what a
-// reviewer says, pushes a fix, replies and resolves the thread.
+// An agent opens a pull request and waits for CI. It reads the failed check and
+// a reviewer's comment, pushes a fix, replies and resolves the thread.
 func TestAgentAnswersItsReview(t *testing.T) {
 	t.Parallel()
 	git, host := gittest.New(t), forgetest.NewGitHub(t)

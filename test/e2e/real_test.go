@@ -52,7 +52,7 @@ scripts:
           The greeting is changed.
 `
 
-// A Debian source package is built and tested with its own tools.
+// An agent builds and tests a Debian source package with its own tools.
 func TestDebianSource(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
@@ -121,7 +121,7 @@ scripts:
       - text: The name is changed in two files.
 `
 
-// An agent works on Aloft's own repository, as committed.
+// An agent works on Aloft's own repository, at its current commit.
 func TestOwnRepository(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
@@ -148,7 +148,8 @@ func TestOwnRepository(t *testing.T) {
 	}
 }
 
-// pushed returns the only branch that the run has pushed.
+// pushed returns the branch that the run has pushed. It fails unless there is
+// exactly one.
 func pushed(t *testing.T, r run) string {
 	t.Helper()
 	if len(r.Git.Branches) != 1 || !strings.HasPrefix(r.Git.Branches[0].Branch, "aloft/") {

@@ -36,8 +36,8 @@ func (r run) branchOf(url string) string {
 	return ""
 }
 
-// An agent works on several repositories. Each has its own folder, and only its
-// own branches of those that it has changed are pushed.
+// An agent works on several repositories, each in its own folder. Only branches
+// of the repositories that it has changed are pushed.
 func TestSeveralRepositories(t *testing.T) {
 	t.Parallel()
 	app, other := gittest.New(t), gittest.New(t)
@@ -84,8 +84,8 @@ func TestSeveralRepositories(t *testing.T) {
 	}
 }
 
-// The team's base branch applies to the repositories that have it; the others
-// start at their default branch, and the journal says so.
+// The team's base branch applies to the repositories that have such a branch.
+// The others start at their default branch, and the journal says so.
 func TestTeamBaseBranch(t *testing.T) {
 	t.Parallel()
 	git := gittest.New(t)
@@ -112,8 +112,9 @@ scripts:
 	}
 }
 
-// The server is killed when the first of two repositories was pushed and the
-// second push is held up. In the end each is pushed and reported once.
+// The server is killed after it has pushed the first of two repositories, while
+// the second push is blocked. In the end each repository is pushed and reported
+// once.
 func TestServerIsKilledBetweenPushes(t *testing.T) {
 	t.Parallel()
 	git := gittest.New(t)
@@ -149,9 +150,9 @@ scripts:
 }
 
 // Two repositories, one with submodules and a large file: git can fetch
-// repositories of the same owner and those that are named, and says which
-// others it may not fetch. A large file of the agent's is uploaded before its
-// branch.
+// repositories of the same owner and named dependencies, and an error names
+// each repository that it may not fetch. A large file that the agent commits is
+// uploaded before its branch.
 func TestSubmodulesAndLargeFiles(t *testing.T) {
 	t.Parallel()
 	need.Command(t, "git-lfs")

@@ -42,10 +42,11 @@ func oneHost(t *testing.T, git *gittest.Server, host *forgetest.Server) (address
 	return server.URL
 }
 
-// A pull request from a fork is reviewed: the findings become one review, although
-// the server is killed after the forge has it and before it has replied. After the
-// next push, an event starts another review, which resolves what is fixed. A comment
-// asks for a third. The machine has no secrets, and its HEAD is the base.
+// The server reviews a pull request from a fork. The findings become one review,
+// although the server is killed after the forge has stored it and before the forge
+// has replied. After the next push, an event starts another review, which resolves
+// the fixed findings. A comment requests a third. The machine has no secrets, and
+// its HEAD is the base.
 func TestReviewOfAPullRequest(t *testing.T) {
 	t.Parallel()
 	git, host := gittest.New(t), forgetest.NewGitHub(t)

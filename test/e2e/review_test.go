@@ -12,9 +12,9 @@ import (
 	"aloft/internal/control/gateway/gittest"
 )
 
-// A person reviews the local changes of a checkout: the machine has them staged on
-// the commit at which they left the remote, findings are printed, and nothing is
-// pushed.
+// A person reviews the local changes of a checkout. The machine has the changes
+// staged on the commit at which the checkout diverged from the remote. The
+// command prints the findings, and nothing is pushed.
 func TestReviewOfACheckout(t *testing.T) {
 	t.Parallel()
 	git := gittest.New(t)

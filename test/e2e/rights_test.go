@@ -18,7 +18,8 @@ import (
 	"aloft/internal/need"
 )
 
-// serverPID returns the process of the server, which is a child of the host-daemon.
+// serverPID returns the id of the server process, which is a child of the
+// host-daemon.
 func (a *aloft) serverPID() int {
 	a.t.Helper()
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", a.cmd.Process.Pid))
@@ -26,7 +27,7 @@ func (a *aloft) serverPID() int {
 		a.t.Fatal(err)
 	}
 	var children []byte
-	for _, file := range threads { // a child belongs to one of them
+	for _, file := range threads { // each thread has its own list of children
 		more, _ := os.ReadFile(file) // a thread may have ended
 		children = append(children, more...)
 	}
@@ -44,9 +45,9 @@ func (a *aloft) serverPID() int {
 	return 0
 }
 
-// TestServerHasNoRights checks that the server is an ordinary user without capabilities,
-// and tries, as that user and in that process's view of the host, what whoever takes it
-// over would try.
+// TestServerHasNoRights checks that the server runs as an ordinary user without
+// capabilities. As that user, in the server's mount namespace, it makes the attacks that
+// an intruder in the server would make.
 func TestServerHasNoRights(t *testing.T) {
 	a := start(t, scripted(t, "scripts:\n  - turns: [{text: Done.}]\n"))
 	pid := a.serverPID()
@@ -78,13 +79,15 @@ func TestServerHasNoRights(t *testing.T) {
 			t.Errorf("%s: it worked: %s", name, out)
 		}
 	}
-	// What shows that the attacks fail for their own reason.
+	// The user can access the server's own files, so the attacks do not fail
+	// merely because nothing works.
 	if out, err := a.asServer(pid, id[1], "cat "+a.Data+"/secret.key | wc -c; touch "+a.Data+"/new && rm "+a.Data+"/new"); err != nil || strings.TrimSpace(out) != "32" {
 		t.Errorf("the server's own files: %q, %v", out, err)
 	}
 }
 
-// asServer runs a shell command as the server's user, in its view of the host.
+// asServer runs a shell command as the server's user, in the server's mount
+// namespace.
 func (a *aloft) asServer(pid int, user, script string) (string, error) {
 	nsenter := need.Command(a.t, "nsenter")
 	cmd := exec.CommandContext(a.t.Context(), nsenter, "--target", strconv.Itoa(pid), "--mount", "--setuid", user, "--setgid", user, "sh", "-c", script)
@@ -93,7 +96,7 @@ func (a *aloft) asServer(pid int, user, script string) (string, error) {
 }
 
 // TestServerIsKilledAlone checks that the host-daemon ends when the server dies, so that
-// the service manager starts both again, and that the next server goes on.
+// the service manager restarts both, and that the next server works.
 func TestServerIsKilledAlone(t *testing.T) {
 	a := start(t, scripted(t, "scripts:\n  - turns: [{text: Done.}]\n"))
 	if err := syscall.Kill(a.serverPID(), syscall.SIGKILL); err != nil {
@@ -106,11 +109,11 @@ func TestServerIsKilledAlone(t *testing.T) {
 	a.Start()
 }
 
-// TestTwoServices checks that server and host-daemon work as two services of a service
-// manager, and that the server goes on after its host-daemon was killed and started again.
+// TestTwoServices runs server and host-daemon as two services of a service manager. The
+// server must continue after its host-daemon was killed and restarted.
 func TestTwoServices(t *testing.T) {
 	need.Root(t)
-	dir, err := os.MkdirTemp("", "aloft-services-") // which the server's user can enter
+	dir, err := os.MkdirTemp("", "aloft-services-") // the server's user can enter it
 	if err != nil {
 		t.Fatal(err)
 	}

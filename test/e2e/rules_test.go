@@ -11,7 +11,7 @@ import (
 )
 
 // A model gets the rules of the repository, the team and the user when they
-// apply, and again when the conversation was summarized.
+// apply, and again after the conversation was summarized.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	git := gittest.New(t)

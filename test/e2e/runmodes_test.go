@@ -55,10 +55,10 @@ func calls(commands ...string) string {
 	return b.String()
 }
 
-// TestApprovalSurvivesKill is one run in allowlist mode. Commands that the
-// project allows run; a request survives the server; the first of two answers
-// counts; what a person allows for the agent is not asked again; and the agent
-// sees a denial.
+// TestApprovalSurvivesKill uses one run in allowlist mode. Commands that the
+// project allows run. A request survives the server. The first of two answers
+// counts. A command that a person allows for the agent is not asked about
+// again. The agent sees a denial.
 func TestApprovalSurvivesKill(t *testing.T) {
 	t.Parallel()
 	git := gittest.New(t)
@@ -87,12 +87,12 @@ func TestApprovalSurvivesKill(t *testing.T) {
 	if status, reply := a.do("POST", first.path(), `{"decision":"deny"}`); status != http.StatusConflict || !strings.Contains(reply, "allow_agent") {
 		t.Errorf("the second answer got %d %s", status, reply)
 	}
-	second := a.asked() // the redirection is on no list; the file that it changes applies only after it was merged
+	second := a.asked() // asked because no list allows the redirection; the file that it changes applies only after a merge
 	if !strings.Contains(second.Subject, "permissions.json") {
 		t.Errorf("the second question is %+v", second)
 	}
 	a.answer(second, `{"decision":"allow_once"}`)
-	third := a.asked() // not for the second touch
+	third := a.asked() // the second touch is not asked about
 	if third.Subject != "rm -f first.txt" {
 		t.Errorf("the third question is %+v", third)
 	}
@@ -104,15 +104,16 @@ func TestApprovalSurvivesKill(t *testing.T) {
 	if got := gittest.Git(t, git.Path("modes"), "ls-tree", "--name-only", pushed(t, r), "first.txt"); got != "first.txt" {
 		t.Error("what was denied was done, or what was allowed was not")
 	}
-	// The branch's rules do not apply to an agent that starts from that branch.
+	// The rules on a branch do not apply to an agent that starts from that
+	// branch.
 	next := a.create("", "Ask", object{"runMode": "allowlist", "repos": []object{{"url": url, "startingRef": pushed(t, r)}}})
 	if q := a.asked(); q.AgentID != next.AgentID || q.Subject != "touch first.txt" {
 		t.Errorf("the question is %+v", q)
 	}
 }
 
-// TestAllowAlways has a person allow a command permanently: it is added to
-// their permissions.json, and another agent does not ask.
+// TestAllowAlways has a person allow a command permanently: the server adds it
+// to their permissions.json, and does not ask when another agent runs it.
 func TestAllowAlways(t *testing.T) {
 	t.Parallel()
 	a := start(t, scripted(t, calls("touch /tmp/x"))+"policy: {run_mode: allowlist}\n")
@@ -156,8 +157,8 @@ scripts:
 
 // TestInjectedExfiltration has an agent that obeys the instructions in a
 // README, a tool's output, a file name and a hook, which tell it to send the
-// repository away. In allowlist mode nothing of that runs before a person has
-// seen it, and the network gateway's log shows that nothing has left.
+// repository away. In allowlist mode none of these commands runs before a
+// person has seen it. The network gateway's log shows that no data has left.
 func TestInjectedExfiltration(t *testing.T) {
 	t.Parallel()
 	var heard atomic.Int64
@@ -206,7 +207,7 @@ policy: {run_mode: allowlist}
 // TestClassifierVerdicts uses auto-review with its own classifier, and an agent
 // that obeys the instructions in a README, a tool's output and a file name.
 // Only what the classifier allowed leaves the machine, as the gateway's log
-// shows too. This classifier would allow everything if it saw tool output.
+// confirms. The classifier would allow everything if it saw tool output.
 func TestClassifierVerdicts(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

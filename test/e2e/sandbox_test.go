@@ -8,11 +8,11 @@ import (
 	"aloft/internal/need"
 )
 
-// In auto-review mode, a command that is on no list runs in the sandbox of a
-// real machine. It can write to the workspace and nowhere else, and denials are
-// explained to the model. A request for more goes to the classifier, which
-// refuses here. The policy comes from the commit that the agent started from:
-// changing the file with an allowed command has no effect.
+// In auto-review mode, a command that is on no list runs in a real machine's
+// sandbox. It can write only to the workspace, and the model gets an
+// explanation of each denial. A request for more goes to the classifier, which
+// refuses here. The policy comes from the agent's starting commit: an allowed
+// command that changes the file has no effect.
 func TestAutoReviewSandboxes(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
@@ -56,9 +56,9 @@ scripts:
 	}
 }
 
-// Hooks, and an environment's start command and terminals, run in the sandbox
-// too if the operator configures that. Each tries to write where it may, and
-// where it may not.
+// The operator configures the sandbox for hooks, and for an environment's start
+// command and terminals. Each tries to write where it may, and where it may
+// not.
 func TestSandboxAlso(t *testing.T) {
 	t.Parallel()
 	need.Root(t)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// scripted returns a configuration whose model plays the script.
+// scripted returns a configuration whose model follows the script.
 func scripted(t *testing.T, script string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "script.yaml")

@@ -10,7 +10,8 @@ import (
 )
 
 // A machine that has obtained the server's token can neither print nor push it.
-// The command joins two halves, so that the script does not contain it.
+// The command joins two halves of the token, so that the script does not
+// contain it.
 func TestASecretDoesNotComeOutOfAMachine(t *testing.T) {
 	t.Parallel()
 	const token = "glpat-very-secret-token-0001"

@@ -32,10 +32,10 @@ type aloft struct {
 	log    *screen // its log output
 	env    []string
 	died   chan struct{}
-	attr   *syscall.SysProcAttr // of the process; nil for root's
+	attr   *syscall.SysProcAttr // user and group of the process; nil means root
 }
 
-// binary returns the path of bin/aloft, which make test has built.
+// binary returns the path of bin/aloft, which "make test" builds.
 func binary(t testing.TB) string {
 	t.Helper()
 	path, err := filepath.Abs("../../bin/aloft")
@@ -46,8 +46,9 @@ func binary(t testing.TB) string {
 	return path
 }
 
-// start starts a server with the configuration. When the test ends, its
-// machines are destroyed, and the test fails if anything of them is left.
+// start starts a server with the configuration. When the test ends, start's
+// cleanup destroys the server's machines, and fails the test if anything is
+// left of them.
 func start(t *testing.T, config string, env ...string) *aloft {
 	t.Helper()
 	need.Root(t)
@@ -66,8 +67,8 @@ func start(t *testing.T, config string, env ...string) *aloft {
 
 var listens = regexp.MustCompile(`listens at (\S+)`)
 
-// Start starts the process, also after Kill or Stop, and waits until it is
-// ready.
+// Start starts the process and waits until it is ready. It may be called again
+// after Kill or Stop.
 func (a *aloft) Start() {
 	a.t.Helper()
 	a.log = new(screen)
@@ -110,7 +111,7 @@ func (a *aloft) Start() {
 	})
 }
 
-// Kill ends the server with SIGKILL.
+// Kill kills the server with SIGKILL.
 func (a *aloft) Kill() {
 	a.t.Helper()
 	if err := a.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -119,7 +120,8 @@ func (a *aloft) Kill() {
 	<-a.died
 }
 
-// Stop ends the server with SIGTERM and returns how long that took.
+// Stop ends the server with SIGTERM and returns how long the server took to
+// end.
 func (a *aloft) Stop() time.Duration {
 	a.t.Helper()
 	begin := time.Now()
@@ -170,8 +172,8 @@ func (a *aloft) cleanUp() {
 	}
 }
 
-// tellLog prints the warnings in the server's log. The whole log is an artifact
-// of the test (go test -artifacts).
+// tellLog prints the warnings in the server's log, and keeps the whole log as
+// an artifact of the test (go test -artifacts).
 func (a *aloft) tellLog() {
 	log := a.log.String()
 	if err := os.WriteFile(filepath.Join(a.t.ArtifactDir(), "server.log"), []byte(log), 0o600); err != nil {
@@ -230,7 +232,7 @@ func (a *aloft) get(path string, into any) {
 	}
 }
 
-// run is a run in the API's form.
+// run is a run as the API returns it.
 type run struct {
 	ID, AgentID, Status, Result string
 	DurationMS                  int64 `json:"durationMs"`
@@ -267,7 +269,7 @@ func (r run) path() string { return "/v1/agents/" + r.AgentID + "/runs/" + r.ID 
 
 func (r run) ended() bool { return r.Status != "CREATING" && r.Status != "RUNNING" }
 
-// wait waits until the run has ended.
+// wait waits until the run has ended, and returns its final state.
 func (a *aloft) wait(r run) run {
 	a.t.Helper()
 	eventually(a.t, "run "+r.ID+" has ended", func() bool {
@@ -286,8 +288,8 @@ func (a *aloft) finish(r run) run {
 	return r
 }
 
-// patience is the timeout for any single step; machines are slow when the host
-// is busy.
+// patience is the timeout for a single step; machines are slow when the host is
+// busy.
 const patience = 4 * time.Minute
 
 // eventually waits until the condition is true.
@@ -309,9 +311,10 @@ func eventually(t *testing.T, what string, holds func() bool) {
 // frame is one frame of a stream.
 type frame struct{ ID, Event, Data string }
 
-// stream reads the run's stream after the event with that id, or from the start
-// for "". It calls on for each frame until on returns false or the stream ends.
-// A lost connection is not an error: the caller can resume with the last id.
+// stream reads the run's stream from the event after the given id, or from the
+// start if the id is "". It calls on for each frame until on returns false or
+// the stream ends. A lost connection is not an error: the caller can resume
+// with the last id.
 func (a *aloft) stream(r run, after string, on func(frame) bool) {
 	a.t.Helper()
 	req, err := http.NewRequest("GET", a.URL+r.path()+"/stream", nil)
@@ -362,7 +365,7 @@ func (f frame) data(t *testing.T) object {
 	return o
 }
 
-// events returns the agent's journal, one JSON object per line.
+// events returns the agent's journal as lines of JSON objects.
 func (a *aloft) events(agentID string) string {
 	a.t.Helper()
 	status, body := a.do("GET", "/v1/agents/"+agentID+"/events", nil)
@@ -372,7 +375,8 @@ func (a *aloft) events(agentID string) string {
 	return body
 }
 
-// last returns the end of a journal, which usually shows why it stopped.
+// last returns the end of a journal, which usually shows the reason for a
+// failure.
 func last(events string) string {
 	lines := strings.Split(strings.TrimSpace(events), "\n")
 	lines = lines[max(0, len(lines)-5):]

@@ -24,7 +24,7 @@ func (a *aloft) inMachine(agentID, command string) string {
 	return a.output("agent", "exec", agentID, "--", "sh", "-c", command)
 }
 
-// setUp creates a machine for a person to set up.
+// setUp creates a machine that a person can set up.
 func (a *aloft) setUp(url string, more object) run {
 	a.t.Helper()
 	env := object{"type": "cloud", "preset": "setup"}
@@ -34,7 +34,8 @@ func (a *aloft) setUp(url string, more object) run {
 	return a.finish(a.create(url, "Set up a machine.", object{"env": env}))
 }
 
-// try tests an environment, and returns the last line of the reply.
+// try tests an environment in the agent's machine, and returns the last line of
+// the reply.
 func (a *aloft) try(r run, text string) (last string) {
 	a.t.Helper()
 	status, reply := a.do("POST", "/v1/agents/"+r.AgentID+"/environment/try", object{"environmentJson": text})
@@ -45,9 +46,9 @@ func (a *aloft) try(r run, text string) (last string) {
 	return lines[len(lines)-1]
 }
 
-// A person sets up a machine while the server is killed and restarted. Its disk
-// is saved; an environment is proposed, tested and committed; and agents start
-// from it.
+// A person sets up a machine while the server is killed and restarted. The
+// person saves its disk, and proposes, tests and commits an environment. New
+// agents start from that environment.
 func TestSetUp(t *testing.T) {
 	t.Parallel()
 	git := gittest.New(t)
@@ -77,13 +78,13 @@ func TestSetUp(t *testing.T) {
 			t.Errorf("the proposal does not have %s\n%s", want, saved.EnvironmentJSON)
 		}
 	}
-	// The machine continues with its disk.
+	// The restarted machine has its disk.
 	if got := a.inMachine(r.AgentID, "cat /etc/set-up-by-hand"); got != "set up\n" {
 		t.Errorf("after the snapshot the machine has %q", got)
 	}
 
-	// An environment that cannot be built, or whose snapshot belongs to someone
-	// else, is reported and changes nothing.
+	// The server reports an environment that cannot be built, or whose snapshot
+	// belongs to someone else, and changes nothing.
 	if last := a.try(r, `{"snapshot": "`+saved.ID+`", "install": "echo oh no; exit 3"}`); !strings.Contains(last, `"status":"FAILED"`) || !strings.Contains(last, `status 3\noh no`) {
 		t.Errorf("a draft that fails: %s", last)
 	}
@@ -109,7 +110,7 @@ func TestSetUp(t *testing.T) {
 		t.Fatalf("%d %s", status, reply)
 	}
 
-	// Agents of the repository start from it, and it is built once.
+	// Agents of the repository start from the environment, which is built once.
 	for i := range 2 {
 		events = a.events(a.finish(a.create(url, "Look", nil)).AgentID)
 		if !strings.Contains(events, `set up\nby make\naloft/look`) || !strings.Contains(events, `"layer":"bld-`) || strings.Contains(events, `"name":"install"`) {
@@ -128,8 +129,8 @@ func TestSetUp(t *testing.T) {
 }
 
 // Builds get the secrets of the team and of their environment, but no personal
-// ones. No secret is stored with a build, and an environment's secrets are
-// deleted with it.
+// secrets. No secret is stored with a build, and deleting an environment
+// deletes its secrets.
 func TestSecretsOfABuild(t *testing.T) {
 	t.Parallel()
 	git := gittest.New(t)

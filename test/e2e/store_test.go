@@ -9,8 +9,9 @@ import (
 	"aloft/internal/control/store/postgres/postgrestest"
 )
 
-// PostgreSQL is killed during a call, and the server while the database is
-// down. New requests fail in between, and the run continues to its end.
+// PostgreSQL is killed during a call, and the server is killed while the
+// database is down. New requests fail in the meantime, but the run continues to
+// its end.
 func TestStoreGoesAway(t *testing.T) {
 	t.Parallel()
 	git := gittest.New(t)

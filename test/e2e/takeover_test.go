@@ -41,8 +41,8 @@ func (a *aloft) visitor() *visitor {
 	return v
 }
 
-// command returns a command of the visitor's. ssh and related programs use the
-// visitor's configuration.
+// command returns a command that the visitor runs. ssh and related programs use
+// the visitor's configuration.
 func (v *visitor) command(stdin io.Reader, name string, args ...string) *exec.Cmd {
 	v.t.Helper()
 	switch name {
@@ -112,7 +112,7 @@ func TestOpenSSHTakesAMachineOver(t *testing.T) {
 			t.Errorf("exit code %d", code)
 		}
 	})
-	t.Run("ScriptFromInput", func(t *testing.T) { // as editors install their servers
+	t.Run("ScriptFromInput", func(t *testing.T) { // editors install their servers this way
 		v.t = t
 		v.want("HOME=/home/ubuntu\nlines 50000", v.command(strings.NewReader("echo HOME=$HOME\nseq 50000 > /tmp/n\necho lines $(wc -l < /tmp/n)\n"), "ssh", "-T", id, "bash"))
 		v.want("shell 1", v.command(strings.NewReader("echo shell $((2-1))\n"), "ssh", "-T", id))
@@ -151,7 +151,7 @@ func TestOpenSSHTakesAMachineOver(t *testing.T) {
 		v.write("tree/sub/b.txt", "b\n", 0o640)
 		v.want("Copied 2 files", v.command(nil, binary(t), "agent", "cp", v.home+"/tree", id+":copied"))
 		v.want("750 /workspace/copied/a.sh\n640 /workspace/copied/sub/b.txt", v.command(nil, "ssh", id, "cd /; stat -c '%a %n' /workspace/copied/a.sh /workspace/copied/sub/b.txt"))
-		// Files with which a machine might attack whoever copies them.
+		// With these files a machine might attack a user who copies them.
 		v.want("", v.command(nil, "ssh", id, "cd /workspace/copied && ln -s /etc/passwd out && ln -s ../../../etc away && ln -s sub/b.txt in && mkfifo pipe && chmod 4755 a.sh"))
 		v.want("Copied 2 files", v.command(nil, binary(t), "agent", "cp", id+":copied", v.home+"/back"))
 		if info, err := os.Lstat(v.home + "/back/a.sh"); err != nil || info.Mode() != 0o755 {
@@ -307,7 +307,7 @@ s.serve_forever()
 }
 
 // A paused agent does nothing until it is resumed, even if the server is killed
-// meanwhile.
+// in the meantime.
 func TestPauseAndResume(t *testing.T) {
 	t.Parallel()
 	a := start(t, scripted(t, `

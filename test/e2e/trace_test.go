@@ -24,8 +24,8 @@ scripts:
       - text: Done.
 `
 
-// One trace leads from a request through run, turn, model and tool to what
-// exec-daemon does in the machine.
+// One trace links a request to its run, its turns, their model requests and
+// tool calls, and exec-daemon's work in the machine.
 func TestOneTraceFromTheRequestToTheTool(t *testing.T) {
 	t.Parallel()
 	r := telemetrytest.Start(t, "t0ken-of-the-receiver")
@@ -53,8 +53,8 @@ func TestOneTraceFromTheRequestToTheTool(t *testing.T) {
 		t.Fatalf("%d, %v", res.StatusCode, err)
 	}
 	done := a.finish(run{AgentID: made.Agent.ID, ID: made.Run.ID})
-	// Each kind of span, its parent's kind, and how many there are; 0 means any
-	// number.
+	// The kinds of spans, with the parent's kind and the number of spans; 0
+	// means any number.
 	kinds := map[string]struct {
 		above string
 		n     int
@@ -69,7 +69,7 @@ func TestOneTraceFromTheRequestToTheTool(t *testing.T) {
 		}
 		return s.GetName()
 	}
-	var spans map[string]*tracepb.Span // of the trace, by id
+	var spans map[string]*tracepb.Span // the trace's spans by id
 	r.Await(t, "a span of each", func() bool {
 		spans = map[string]*tracepb.Span{}
 		count := map[string]int{}
@@ -123,8 +123,8 @@ func TestOneTraceFromTheRequestToTheTool(t *testing.T) {
 	}
 }
 
-// In ghost mode, which is the default, nothing is sent, and exec-daemon has no
-// exporter.
+// In ghost mode, the default, the server sends no telemetry, and exec-daemon
+// has no exporter.
 func TestGhostModeMakesNoExporter(t *testing.T) {
 	t.Parallel()
 	r := telemetrytest.Start(t, "")

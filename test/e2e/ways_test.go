@@ -12,9 +12,9 @@ import (
 	"aloft/internal/need"
 )
 
-// What editors do with a host, using the programs in the commands that the
-// dashboard shows. OpenSSH looks for its configuration in the user's home
-// rather than in HOME, so ssh gets it as an option.
+// Stand-ins for editors, named after the programs in the dashboard's commands.
+// OpenSSH looks for its configuration in the user's home directory rather than
+// in $HOME, so ssh gets the file as an option.
 var editors = map[string]string{
 	"ssh": `#!/bin/sh
 [ ! -e "$HOME/.ssh/config" ] || set -- -F "$HOME/.ssh/config" "$@"
@@ -39,10 +39,10 @@ echo "cd '$path' && echo \"in \$PWD as \$(whoami)\"" | "$ssh" -T -p "$port" "$us
 `,
 }
 
-// way is one of the ways into a machine that the dashboard shows.
+// way is a link or command that the dashboard shows for access to a machine.
 type way struct{ name, text string }
 
-// waysOf returns the ways in web/src/words, which has all texts of the
+// waysOf returns the ways in web/src/words, which contains all texts of the
 // dashboard.
 func waysOf(t *testing.T, id string) (links, commands []way) {
 	t.Helper()
@@ -74,8 +74,8 @@ func waysOf(t *testing.T, id string) (links, commands []way) {
 	return fill("links"), fill("commands")
 }
 
-// waysOfTheDashboard goes every way that the dashboard shows, as it shows it, in
-// its order, from a home where nothing is configured.
+// waysOfTheDashboard tries every way exactly as the dashboard shows it, in the
+// dashboard's order, with an empty home.
 func waysOfTheDashboard(t *testing.T, a *aloft, id string) {
 	v := &visitor{t: t, a: a, home: t.TempDir()}
 	bin := t.TempDir()
@@ -113,7 +113,7 @@ func waysOfTheDashboard(t *testing.T, a *aloft, id string) {
 			}
 			v.want("", sh("", "ssh "+id+" rm /workspace/FILE"))
 		case strings.HasPrefix(w.text, "aloft agent forward "):
-			forwards(t, sh("", "exec "+w.text+":0")) // any port here: the one that is shown may be taken
+			forwards(t, sh("", "exec "+w.text+":0")) // port 0 chooses any port: the port that the dashboard shows may be in use
 		default:
 			v.want(inside, sh("", w.text))
 		}
@@ -134,7 +134,8 @@ func waysOfTheDashboard(t *testing.T, a *aloft, id string) {
 	}
 }
 
-// forwards waits until a command says that it forwards a port, and ends it.
+// forwards waits until a command reports that it forwards a port, and then ends
+// the command.
 func forwards(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	out, err := cmd.StdoutPipe()

@@ -1,6 +1,6 @@
-// Command hostile runs as root in a machine and takes the place of its
-// pod-daemon and exec-daemon: it replaces pod-daemon's socket, and answers every
-// request of the server with the reply that its argument names.
+// Command hostile runs as root in a machine and impersonates its pod-daemon and
+// exec-daemon. It replaces pod-daemon's socket, and sends the reply that its
+// argument names to every request of the server.
 package main
 
 import (
@@ -69,7 +69,7 @@ func serve(raw net.Conn, reply http.HandlerFunc) {
 	})
 }
 
-// honest answers as a pod-daemon does whose machine is ready.
+// honest replies as a pod-daemon whose machine is ready.
 func honest(w http.ResponseWriter) {
 	body, err := proto.Marshal(&podv1.StatusResponse{BootId: "hostile", Booted: true, ExecDaemonRunning: true})
 	if err != nil {
@@ -79,9 +79,9 @@ func honest(w http.ResponseWriter) {
 	_, _ = w.Write(body)
 }
 
-// replies are the replies to all requests but Status, by name.
+// replies are the replies to all requests except Status, by name.
 var replies = map[string]http.HandlerFunc{
-	// Messages of two bytes, each of which takes about a hundred in memory.
+	// Each message of two bytes takes about a hundred bytes in memory.
 	"parts": func(w http.ResponseWriter, r *http.Request) {
 		field := byte(1)
 		if strings.HasSuffix(r.URL.Path, "/RunHooks") {

@@ -1,6 +1,6 @@
-// Command injector is an MCP server that runs in a machine, as a repository
-// would configure it. Its only tool returns instructions, which it gets as
-// arguments. It also tries to escape from its sandbox, and reports the result.
+// Command injector is an MCP server that a repository configures and that runs
+// in a machine. Its only tool returns the instructions that are its arguments.
+// It also tries to escape from its sandbox, and reports the result.
 package main
 
 import (

@@ -22,8 +22,8 @@ const (
 	x32Bit         = 0x40000000
 )
 
-// otherABIs makes system calls with the other ABIs that amd64 kernels support.
-// Each is made by a tiny program.
+// otherABIs makes system calls through the other ABIs that amd64 kernels
+// support. A tiny program makes each call.
 func otherABIs() {
 	if runtime.GOARCH != "amd64" {
 		return
@@ -37,7 +37,7 @@ func otherABIs() {
 		{"i386 getpid", false, 20, 0, 0, 0, 0},
 		{"i386 socket netfilter", false, i386Socket, unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER, 0},
 		{"i386 socket vsock", false, i386Socket, unix.AF_VSOCK, unix.SOCK_STREAM, 0, 0},
-		{"i386 socketcall", false, i386Socketcall, 1, 0, 0, 0}, // socket(), with its arguments at address 0
+		{"i386 socketcall", false, i386Socketcall, 1, 0, 0, 0}, // socket(), whose arguments are at address 0
 		{"i386 keyctl", false, 288, 0, 0, 0, 0},
 		{"x32 getpid", true, 39, 0, 0, 0, 0},
 		{"x32 socket vsock", true, 41, unix.AF_VSOCK, unix.SOCK_STREAM, 0, 0},
@@ -50,7 +50,7 @@ func otherABIs() {
 	}
 }
 
-// int80 returns code that makes an i386 system call, and exits with its result.
+// int80 returns code that makes an i386 system call and exits with its result.
 func int80(number, a, b, c uint32) []byte {
 	code := move(0xb8, number)            // mov eax
 	code = append(code, move(0xbb, a)...) // mov ebx
@@ -59,8 +59,8 @@ func int80(number, a, b, c uint32) []byte {
 	return append(code, append([]byte{0xcd, 0x80}, exit...)...)
 }
 
-// syscall64 returns code that makes a system call of amd64 or x32, and exits
-// with its result.
+// syscall64 returns code that makes an amd64 or x32 system call and exits with
+// its result.
 func syscall64(number, a, b, c uint32) []byte {
 	code := move(0xb8, number)            // mov eax
 	code = append(code, move(0xbf, a)...) // mov edi
@@ -78,7 +78,8 @@ func move(opcode byte, value uint32) []byte {
 //	neg eax; jns failed; xor eax, eax; failed: mov edi, eax; mov eax, 60; syscall
 var exit = []byte{0xf7, 0xd8, 0x79, 0x02, 0x31, 0xc0, 0x89, 0xc7, 0xb8, 60, 0, 0, 0, 0x0f, 0x05}
 
-// runCode runs machine code as a program, and returns how it ended.
+// runCode runs machine code as a program, and returns the error with which it
+// exited.
 func runCode(code []byte) string {
 	const base, header = 0x400000, 64 + 56
 	le := binary.LittleEndian
@@ -120,8 +121,8 @@ func runCode(code []byte) string {
 	return unix.ErrnoName(syscall.Errno(ended.ExitCode()))
 }
 
-// families opens every kind of socket, including with arguments that only
-// resemble another kind, and reports which the seccomp filter allows. If the
+// families opens sockets of every kind, some with arguments that only resemble
+// another kind, and reports which kinds the seccomp filter allows. If the
 // kernel does not support a kind, the error is not EPERM.
 func families() {
 	protocols := map[int][]int{
@@ -160,8 +161,8 @@ func families() {
 	tell("wide family of netfilter", raw(unix.SYS_SOCKET, high|unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER))
 }
 
-// rerun runs the probe again in new namespaces, one of them a user namespace
-// in which it has every capability.
+// rerun runs the probe again in new namespaces. In its user namespace the probe
+// has every capability.
 func rerun(flags uintptr, args ...string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -177,8 +178,8 @@ func rerun(flags uintptr, args ...string) (string, error) {
 	return string(out), err
 }
 
-// mountTypes returns the file system types to try: all that the kernel has now,
-// and some whose modules it could load.
+// mountTypes returns the file system types to try: all that the kernel supports
+// now, and some whose modules it could load.
 func mountTypes() []string {
 	all := slices.Clone(loadableTypes)
 	text, err := os.ReadFile("/proc/filesystems")
@@ -186,7 +187,7 @@ func mountTypes() []string {
 		tell("mount types", err)
 	}
 	for line := range strings.Lines(string(text)) {
-		fields := strings.Fields(line) // nodev and the type, or the type alone
+		fields := strings.Fields(line) // a line is the type, with "nodev" before it if no device is needed
 		if kind := fields[len(fields)-1]; !slices.Contains(all, kind) {
 			all = append(all, kind)
 		}
@@ -194,12 +195,13 @@ func mountTypes() []string {
 	return all
 }
 
-// loadableTypes may be missing in /proc/filesystems until they are first used.
+// The kernel may list loadableTypes in /proc/filesystems only after their first
+// use.
 var loadableTypes = []string{"cgroup", "cgroup2", "proc", "sysfs", "debugfs", "tracefs", "securityfs", "configfs", "fuse", "ext4", "xfs", "btrfs", "devtmpfs", "nfs", "9p", "squashfs",
 	// Some kernels let user namespaces mount these.
 	"binder", "bpf", "shiftfs", "zfs"}
 
-// nested tries what a new user namespace allows.
+// nested tries attacks that need a new user namespace.
 func nested() {
 	for name, flag := range map[string]uintptr{"cgroup": unix.CLONE_NEWCGROUP, "mount": unix.CLONE_NEWNS, "net": unix.CLONE_NEWNET, "pid": unix.CLONE_NEWPID, "ipc": unix.CLONE_NEWIPC, "uts": unix.CLONE_NEWUTS} {
 		_, err := rerun(flag, "nothing")
@@ -245,8 +247,8 @@ func nestedMounts() {
 	}
 }
 
-// liftLimits mounts the cgroup file systems and tries to remove the limits of
-// the cgroup that it finds there.
+// liftLimits mounts the cgroup file systems and tries to remove the limits that
+// it finds at their root.
 func liftLimits() {
 	dir, err := os.MkdirTemp("", "probe-")
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// calls makes system calls that change or read the host. The arguments would
-// have an effect if the call were allowed. If that would kill the probe, the
-// arguments are invalid in a way that the kernel checks only after the
-// privileges.
+// calls makes system calls that change or read the host. The arguments are
+// valid, so that a permitted call has an effect. Where the effect would kill
+// the probe, the arguments are invalid in a way that the kernel checks only
+// after the privileges.
 func calls() {
 	runtime.LockOSThread() // a call that succeeds must not affect a thread of the Go runtime
 	dir, err := os.MkdirTemp("", "probe-")

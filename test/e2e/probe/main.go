@@ -41,11 +41,11 @@ func main() {
 	sockets(os.Args[2], os.Args[3])
 	layers(os.Args[4])
 	say("a process of the host", findProcess(os.Args[1]))
-	tell("climb above the root", climb()) // last, because it moves this process elsewhere
+	tell("climb above the root", climb()) // last, because climb moves this process to another root
 }
 
-// part runs a part of the probe that needs no arguments about the host, or one
-// that the probe starts itself in new namespaces.
+// part runs a part of the probe that needs no arguments about the host. The
+// probe starts some parts itself, in new namespaces.
 func part(name string) {
 	switch name {
 	case "calls":
@@ -101,8 +101,8 @@ func namespaces() {
 	}
 }
 
-// files tries to write to files with which root configures the kernel, and to
-// read what the kernel says about the host.
+// files tries to write to the files that configure the kernel, and to read the
+// kernel's information about the host.
 func files() {
 	for _, path := range []string{
 		"/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sys/vm/drop_caches", "/proc/sys/kernel/hostname",
@@ -165,7 +165,7 @@ func files() {
 	}
 }
 
-// layers looks for other machines' data on their disks.
+// layers looks for other machines' data in the host's folder.
 func layers(dir string) {
 	tell("open the layers of machines", open(filepath.Join(dir, "machines"), os.O_RDONLY))
 	tell("open the layers of machines through process 1", open(filepath.Join("/proc/1/root", dir, "machines"), os.O_RDONLY))
@@ -184,7 +184,7 @@ func layers(dir string) {
 	say("a layer in the mounts", found)
 }
 
-// climb tries to escape above our root, with a chroot to a subfolder and many
+// climb tries to escape from our root with a chroot to a subfolder and many
 // "..". gVisor mounts our root on an empty folder.
 func climb() error {
 	dir, err := os.MkdirTemp("", "probe-")
@@ -266,12 +266,12 @@ func devices() {
 	}
 }
 
-// findProcess looks for a process with the word in its command line.
+// findProcess looks for a process whose command line contains the word.
 func findProcess(word string) string {
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, name := range lines {
 		if pid := filepath.Base(filepath.Dir(name)); pid == fmt.Sprint(os.Getpid()) || pid == fmt.Sprint(os.Getppid()) {
-			continue // these have the word as our own argument
+			continue // the probe and its parent have the word as an argument
 		}
 		if line, err := os.ReadFile(name); err == nil && bytes.Contains(line, []byte(word)) && !bytes.Contains(line, []byte("probe")) {
 			return "seen"
