@@ -79,7 +79,7 @@ func (b *bench) set(s account.Settings) {
 }
 
 // TestCreateAppliesTheTeamsSettings checks that an agent gets the team's repository,
-// base branch, model and privacy mode where the request names none.
+// base branch, model and privacy mode unless the request names others.
 func TestCreateAppliesTheTeamsSettings(t *testing.T) {
 	b := newBench(t)
 	b.set(account.Settings{DefaultRepository: "https://git.test/o/r", BaseBranch: "next", DefaultModel: "big", Privacy: true})
@@ -117,8 +117,8 @@ func TestCreateAppliesTheTeamsSettings(t *testing.T) {
 	}
 }
 
-// TestCreateTwice checks that only the same repeatable request of the same user gets
-// the first agent again, even when a quota is reached.
+// TestCreateTwice checks that a repeated request returns the first agent, even when
+// a quota is reached, and that a different request for the same id fails.
 func TestCreateTwice(t *testing.T) {
 	b := newBench(t)
 	q := b.request("Fix the parser")
@@ -150,8 +150,8 @@ func TestCreateTwice(t *testing.T) {
 	}
 }
 
-// TestForkCreatesAllOrNone checks that a fork that cannot be created removes those
-// that were created before it, and that none is started.
+// TestForkCreatesAllOrNone checks that if one fork cannot be created, those
+// created before it are removed and none is started.
 func TestForkCreatesAllOrNone(t *testing.T) {
 	b := newBench(t)
 	of, other := b.create("Fix the parser"), b.create("Fix the lexer")

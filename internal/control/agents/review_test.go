@@ -12,7 +12,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// reviewable is a forge with one pull request.
+// reviewable is a forge that has one pull request.
 type reviewable struct {
 	PullRequests
 	err   error
@@ -36,8 +36,8 @@ func (r *reviewable) Reviewable(_ context.Context, repoURL, prURL string) (*agen
 	return &agent.ReviewTask{Patch: "diff", PullRequest: &agent.ReviewedPull{URL: prURL, RepoURL: repoURL, Number: 7}}, baseCommit, r.err
 }
 
-// An agent that reviews a pull request begins at the commit on which its change is
-// based. Its forge is asked only for those who may run agents on the repository.
+// An agent that reviews a pull request starts at the merge base. The server
+// asks the forge only for users who may run agents on the repository.
 func TestReviewOfAPullRequest(t *testing.T) {
 	b := newBench(t)
 	forge := &reviewable{}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Members can run agents only on repositories in the allow lists, however they
-// name them; admins on all.
+// Members can run agents only on repositories in the allow lists, whichever
+// form of URL they use. Admins can run agents on all repositories.
 func TestRepositoryAccess(t *testing.T) {
 	h := newHouse(t)
 	const open, shut = `{"prompt":{"text":"x"},"repos":[{"url":"https://git.example.com/open/r.git"}]}`, `{"prompt":{"text":"x"},"repos":[{"url":"https://git.example.com/shut/r.git"}]}`

@@ -155,8 +155,8 @@ func TestIdempotencyKeyGivesTheFirstReplyAgain(t *testing.T) {
 	h.want(h.callAs(bensKey, "POST", "/v1/agents", `{"prompt":{"text":"x"}}`, "Idempotency-Key", "kWithoutAgentID"), 201)
 }
 
-// Nobody can take the id that another person's Idempotency-Key determines, even
-// if they know that key.
+// An Idempotency-Key determines the id of its user's agent. Nobody else can
+// take that id, even if they know the key.
 func TestIdempotencyKeysOfOthersAreNotTaken(t *testing.T) {
 	h := newHouse(t)
 	const body = `{"prompt":{"text":"x"}}`
@@ -164,7 +164,7 @@ func TestIdempotencyKeysOfOthersAreNotTaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old := "bc-" + rest.Named(ann, "agent", "deploy-1") // as versions before made it
+	old := "bc-" + rest.Named(ann, "agent", "deploy-1") // as earlier versions generated it
 	id := rest.NamedAgent(ann, "agent", "deploy-1")
 	if !agent.ValidID(id) {
 		t.Fatalf("%s is no id", id)
@@ -183,8 +183,8 @@ func TestIdempotencyKeysOfOthersAreNotTaken(t *testing.T) {
 	}
 }
 
-// TestIdempotencyKeysOfOldAgents checks that a repeated request with an
-// Idempotency-Key that an older server has stored returns the first reply.
+// TestIdempotencyKeysOfOldAgents checks that a request with an Idempotency-Key
+// that an older server has stored returns the first reply.
 func TestIdempotencyKeysOfOldAgents(t *testing.T) {
 	h := newHouse(t)
 	ann, err := rest.KeyOf(t.Context(), h.store, account.HashKey(annsKey))
@@ -252,7 +252,7 @@ func (h *house) head(id string) int64 {
 	return a.Head
 }
 
-// A cancel request that races with the run's own events is appended between
+// A cancel request races with the run's own events. It is appended between
 // them.
 func TestCancelWhileTheRunWrites(t *testing.T) {
 	h := newHouse(t)
@@ -392,7 +392,7 @@ func TestHealth(t *testing.T) {
 	h.want(h.callAs("", "GET", "/healthz", ""), 503)
 }
 
-// Lists show the status of each agent's run and its current activity.
+// Lists show the status and current activity of each agent's run.
 func TestListSaysWhatAgentsDo(t *testing.T) {
 	h := newHouse(t)
 	id, runID := h.begin()

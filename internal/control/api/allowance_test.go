@@ -11,8 +11,8 @@ import (
 	"aloft/internal/control/model"
 )
 
-// TestLimitsAreJudged is a table of limits that a request may set, on a server
-// that allows 100 turns and with a team that allows 50 minutes.
+// TestLimitsAreJudged checks which limits a request may set on a server that
+// allows 100 turns, with a team that allows 50 minutes.
 func TestLimitsAreJudged(t *testing.T) {
 	h := newHouse(t)
 	h.api.models.Limit = allowance.Amount{Turns: 100}
@@ -98,7 +98,7 @@ func TestPauseStopsTheClock(t *testing.T) {
 	}
 }
 
-// Admins can set the team's limits, within the server's.
+// Admins can set the team's limits, but not above the server's limits.
 func TestSettingsOfLimits(t *testing.T) {
 	h := newHouse(t)
 	h.api.models.Limit = allowance.Amount{Tokens: 1000}

@@ -45,7 +45,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// API keys of the four users of every test server.
+// The API keys of the four users that every test server has.
 const (
 	annsKey    = "aloft_anns"
 	bensKey    = "aloft_bens"
@@ -67,19 +67,19 @@ type house struct {
 
 	connecting connecting
 
-	disks       environments.Disks // nil if no disks are saved
+	disks       environments.Disks // nil if the server saves no disks
 	project     map[string][]byte  // files of every agent's repository
 	ports       []environment.Port
 	environment environment.Environment // the environment of all agents
 }
 
-// work is a scheduler that records what the API asks of it.
+// work is a scheduler that records the API's calls.
 type work struct {
 	mu      sync.Mutex
 	woken   []string
 	removed []string
 	diff    func(id string) (string, bool, error)
-	port    string // address or socket that every machine port leads to; "" refuses
+	port    string // address or socket to which every machine port leads; "" refuses connections
 }
 
 func (w *work) DialPort(ctx context.Context, id string, port uint16) (net.Conn, error) {
@@ -225,8 +225,8 @@ func (h *house) serve() {
 	h.t.Cleanup(h.http.Close)
 }
 
-// restart acts like a crash and a new start of the server: all connections are
-// cut, and only the database remains.
+// restart simulates a crash and restart of the server: it closes all
+// connections, and keeps only the database.
 func (h *house) restart() {
 	h.http.CloseClientConnections()
 	h.http.Close()
@@ -297,7 +297,7 @@ func (h *house) callAs(key, method, path, body string, header ...string) answer 
 		h.t.Fatal(err)
 	}
 	a := answer{resp.StatusCode, resp.Header, data, len(data)}
-	if resp.Header.Get("Content-Encoding") == "gzip" { // only if the caller requested it
+	if resp.Header.Get("Content-Encoding") == "gzip" { // only if the caller has requested gzip
 		a.body = gunzip(h.t, data)
 	}
 	if a.header.Get("X-Request-Id") == "" {
@@ -343,7 +343,7 @@ func (h *house) append(id, runID string, bodies ...agent.Body) []agent.Event {
 	return done
 }
 
-// someWork returns the events of a run that has everything that a stream shows.
+// someWork returns the events of a run, with every kind that a stream shows.
 func someWork() []agent.Body {
 	call := conversation.Message{Role: conversation.Assistant, Blocks: []conversation.Block{
 		{Thinking: &conversation.Thinking{Text: "Hm. Look."}},
@@ -396,8 +396,8 @@ func readSpecification(name string) func() (map[string]any, error) {
 	})
 }
 
-// specificationOf returns the specification of the version that the path
-// belongs to.
+// specificationOf returns the specification of the API version to which the
+// path belongs.
 func specificationOf(path string) (name string, doc map[string]any, err error) {
 	if strings.HasPrefix(path, legacyPrefix) {
 		doc, err = legacySpec()
@@ -409,7 +409,8 @@ func specificationOf(path string) (name string, doc map[string]any, err error) {
 
 var compiled sync.Map // JSON pointer to *jsonschema.Schema
 
-// schemaAt compiles a part of the path's specification, with its formats.
+// schemaAt compiles a part of the path's specification, including checks of
+// formats.
 func schemaAt(path, pointer string) (*jsonschema.Schema, error) {
 	name, doc, err := specificationOf(path)
 	if s, ok := compiled.Load(name + pointer); ok {
@@ -466,8 +467,8 @@ func conforms(method, path string, a answer) error {
 	return s.Validate(v)
 }
 
-// specPointer returns a pointer to the schema of a reply, or "" for an
-// operation that is not in the specification.
+// specPointer returns a JSON pointer to the schema of a reply, or "" if the
+// specification lacks the operation.
 func specPointer(method, path string, status int) string {
 	pattern, op := specOperation(method, path)
 	if op == nil {
@@ -477,8 +478,8 @@ func specPointer(method, path string, status int) string {
 		strings.NewReplacer("/", "~1", "{", "%7B", "}", "%7D").Replace(pattern), strings.ToLower(method), status)
 }
 
-// specOperation finds an operation in the specification. It returns nil for an
-// operation that is not in it.
+// specOperation finds an operation in the specification. It returns nil if the
+// specification lacks the operation.
 func specOperation(method, path string) (pattern string, op map[string]any) {
 	path, _, _ = strings.Cut(path, "?")
 	path = strings.TrimSuffix(path, "/")

@@ -66,8 +66,8 @@ func TestApprovalIsAnswered(t *testing.T) {
 	}
 }
 
-// If many people answer at once, one answer counts, and the others are told
-// which.
+// If many people answer at once, the first answer counts, and the others are
+// told what it was.
 func TestManyAnswerAtOnce(t *testing.T) {
 	h := newHouse(t)
 	id, runID := h.begin()
@@ -118,7 +118,7 @@ func TestAllowAlwaysWritesThePermissions(t *testing.T) {
 	if !strings.Contains(text, `"npm test"`) || !strings.Contains(text, "// what I trust") {
 		t.Errorf("the file is %s", text)
 	}
-	h.want(h.call("POST", path, `{"decision":"allow_always"}`), 200) // a client that missed the first reply
+	h.want(h.call("POST", path, `{"decision":"allow_always"}`), 200) // the repeat of a client that missed the first reply
 	if again := h.call("GET", "/v1/rules/me/permissions.json", "").text(t, "text"); again != text {
 		t.Errorf("a repeat has made it %s", again)
 	}
@@ -168,7 +168,8 @@ func TestRulesAreChecked(t *testing.T) {
 	}
 }
 
-// The agent's run mode is shown as it applies: the strictest of all.
+// The API shows the run mode that applies to the agent: the strictest of the
+// configured modes.
 func TestRunModeIsShown(t *testing.T) {
 	h := newHouse(t)
 	h.project = map[string][]byte{".cursorignore": []byte("# keys\n*.pem\n\n!public.pem\r\n")}
@@ -197,9 +198,8 @@ func asJSON(s string) string {
 	return string(data)
 }
 
-// While the team hides summaries, lists show neither activities, nor the
-// subjects of requests, nor the titles of pull requests. The agent's own page
-// shows them all.
+// While the team hides summaries, lists show no activities, no subjects of
+// requests and no titles of pull requests. The agent's own page shows them all.
 func TestHiddenSummaries(t *testing.T) {
 	const secret = "marksummary"
 	h := newHouse(t)

@@ -36,7 +36,7 @@ func (m inMachine) Read(_ context.Context, name string, to io.Writer) error {
 	return err
 }
 
-// keep sets up artifact storage with the artifacts of one agent.
+// keep sets up artifact storage that contains the artifacts of one agent.
 func (h *house) keep(id string, files inMachine) {
 	h.t.Helper()
 	at, err := artifact.FolderURL(filepath.Join(h.dir, "artifacts"))
@@ -77,7 +77,7 @@ func (h *house) fetch(address string, header ...string) (*http.Response, string)
 	return res, string(b)
 }
 
-// working is the store of a working agent's artifacts: List fetches new files
+// working stores the artifacts of an agent that works: List fetches new files
 // from the machine.
 type working struct {
 	*artifact.Store
@@ -92,8 +92,8 @@ func (w working) List(ctx context.Context, agentID string) ([]artifact.File, err
 	return w.Store.List(ctx, agentID)
 }
 
-// A file that the agent has just created can be downloaded before it was
-// listed.
+// A file that the agent has just created can be downloaded before any list
+// request.
 func TestAnArtifactThatIsNew(t *testing.T) {
 	h := newHouse(t)
 	id, _ := h.begin()
@@ -157,7 +157,7 @@ func TestArtifacts(t *testing.T) {
 	}
 }
 
-// A signed URL reads one file until it expires, and nothing else.
+// A signed URL gives access to one file until it expires, and to nothing else.
 func TestAddressOfAnArtifactIsGoodForNothingElse(t *testing.T) {
 	h := newHouse(t)
 	id, _ := h.begin()

@@ -12,14 +12,14 @@ import (
 	"aloft/internal/control/api/rest"
 )
 
-// Kinds of resources, which decide who can access a route. Whether viewers may
-// use the route is checked separately, from the route's role.
+// Kinds of resources. The kind decides who can access a route; the route's role
+// decides whether viewers may use it.
 const (
 	open    = "open"    // everyone, without a key
-	signIn  = "signIn"  // everyone; it authenticates the caller
+	signIn  = "signIn"  // everyone; the route authenticates the caller
 	signed  = "signed"  // holders of a signed URL
-	anyone  = "any"     // every user; it shows their own resources
-	keyed   = "key"     // one's own resource by name; others have none of that name
+	anyone  = "any"     // every user; the route shows their own resources
+	keyed   = "key"     // one's own resource by name; other users have none of that name
 	own     = "own"     // an agent: other members get "not found", admins have access
 	private = "private" // like own, but admins get "not found" too
 	admin   = "admin"   // the team's resources, for admins
@@ -51,7 +51,7 @@ var authorization = map[string]string{
 	"GET /v1/agents/{id}/files": own, "DELETE /v1/agents/{id}/files": own, "GET /v1/agents/{id}/files/contents": own, "PUT /v1/agents/{id}/files/contents": own,
 	"GET /v1/agents/{id}/files/archive": own, "POST /v1/agents/{id}/files/folders": own, "POST /v1/agents/{id}/files/move": own,
 	"GET /metrics":    admin,
-	"GET /v1/secrets": anyone, "PUT /v1/secrets/{name}": anyone, "DELETE /v1/secrets/{name}": keyed, // others have no secret of that name
+	"GET /v1/secrets": anyone, "PUT /v1/secrets/{name}": anyone, "DELETE /v1/secrets/{name}": keyed, // other members have no secret of that name
 	"PUT /v1/team/secrets/{name}": admin, "DELETE /v1/team/secrets/{name}": admin, "POST /v1/team/secrets-rotation": admin,
 	"PUT /v1/environments/{id}/secrets/{name}": private, "DELETE /v1/environments/{id}/secrets/{name}": private,
 	"POST /v1/environments": anyone, "GET /v1/environments": anyone, "GET /v1/environments/{id}": private, "PATCH /v1/environments/{id}": private,
@@ -117,12 +117,12 @@ func (h *house) subToken(userID int) string {
 }
 
 // subject creates the resource on which the route acts, owned by Ann, and
-// returns its path.
+// returns the route's path with the resource's id.
 func (h *house) subject(rt rest.Route) string {
 	h.t.Helper()
 	id, runID := h.begin()
 	if rt.Long {
-		h.append(id, runID, &agent.RunEnded{Status: agent.Finished}) // ends the run's stream
+		h.append(id, runID, &agent.RunEnded{Status: agent.Finished}) // a completed run ends its stream
 	}
 	path := strings.Replace(rt.Path, "/rules/{owner}/{name}", "/rules/team/run-mode", 1)
 	path = strings.NewReplacer("{userId}", "2", "{keyId}", h.keyOfAnn(), "{passkeyId}", h.passkeyOfAnn(), "{deliveryId}", h.deliveryOf(id, runID, rt.Path),
@@ -138,9 +138,9 @@ func (h *house) subject(rt rest.Route) string {
 	return path
 }
 
-// TestWhoMayDoWhat calls every route, WebSockets too, on Ann's resources:
-// without a key, with invalid keys, with each role, with sub-tokens, and from
-// Ann's browser on behalf of another site.
+// TestWhoMayDoWhat calls every route, including WebSockets, on Ann's resources.
+// It calls each without a key, with invalid keys, as each role, with
+// sub-tokens, and from Ann's browser on behalf of another site.
 func TestWhoMayDoWhat(t *testing.T) {
 	h := newHouse(t)
 	h.addBadKeys()
@@ -207,8 +207,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}
 }
 
-// toStrangers checks the statuses for callers without a valid key on routes
-// that need none.
+// toStrangers checks the statuses that routes which need no key return to
+// callers without a valid key.
 func toStrangers(t *testing.T, kind string, status map[string]int, strangers map[string]string) {
 	t.Helper()
 	if kind == hook {
@@ -233,7 +233,8 @@ func toStrangers(t *testing.T, kind string, status map[string]int, strangers map
 	}
 }
 
-// toKeys checks the statuses for all callers on a route that needs a key.
+// toKeys checks the statuses that a route which needs a key returns to all
+// callers.
 func toKeys(t *testing.T, kind string, rt rest.Route, status map[string]int, strangers map[string]string) {
 	t.Helper()
 	for who := range strangers {
@@ -258,8 +259,8 @@ func toKeys(t *testing.T, kind string, rt rest.Route, status map[string]int, str
 	if s := status["admin"]; s == 403 || kind == own && s == 404 && rt.Method != http.MethodDelete || kind == private && s != 404 {
 		t.Errorf("an admin gets %d", s)
 	}
-	// A sub-token may do what its user may, except manage the user's account
-	// and members, and create other sub-tokens.
+	// A sub-token may do what its user may do, except manage the user's
+	// account, manage members, and create other sub-tokens.
 	selfCare := (strings.HasPrefix(rt.Path, "/v1/me/") || strings.HasPrefix(rt.Path, "/v1/members")) && rt.Method != http.MethodGet
 	for sub, of := range map[string]string{"otherSub": "other", "ownerSub": "owner"} {
 		want := status[of]
@@ -280,7 +281,8 @@ func toKeys(t *testing.T, kind string, rt rest.Route, status map[string]int, str
 	}
 }
 
-// Admins cannot create or become users with more rights than they have.
+// Admins can neither create users with more rights than their own, nor sign in
+// as such users.
 func TestAdminsStayAdmins(t *testing.T) {
 	h := newHouse(t)
 	other, err := h.store.AddUser(t.Context(), account.User{Email: "second@example.com", Role: account.Admin})
@@ -296,7 +298,7 @@ func TestAdminsStayAdmins(t *testing.T) {
 		{"POST", "/v1/sub-tokens", `{"forUserEmail":"anns@example.com"}`, 403},
 		{"POST", "/v1/sub-tokens", `{"forUserId":` + second + `}`, 403},
 		{"POST", "/v1/sub-tokens", `{"forUserId":2}`, 200},
-		{"POST", "/v1/sub-tokens", `{"forUserId":4}`, 200}, // their own user
+		{"POST", "/v1/sub-tokens", `{"forUserId":4}`, 200}, // the admin's own user
 		{"POST", "/v1/members/1/link", ``, 403},
 		{"PATCH", "/v1/members/1", `{"disabled":true}`, 403},
 		{"PATCH", "/v1/members/4", `{"role":"owner"}`, 403},
@@ -309,13 +311,14 @@ func TestAdminsStayAdmins(t *testing.T) {
 	}
 }
 
-// A sub-token cannot outlive its hour: with a sign-in link, a new owner, another
-// e-mail address for the provider, or the kept reply that shows a new key.
+// A sub-token cannot outlive its hour: not through a sign-in link, a new owner,
+// another e-mail address for the provider, or a stored reply that contains a
+// new key.
 func TestSubTokenDoesNotRenewItself(t *testing.T) {
 	h := newHouse(t)
 	const newKey = `{"name":"ci"}`
 	h.want(h.call("POST", "/v1/me/keys", newKey, "Idempotency-Key", "deploy"), 201)
-	sub := h.subToken(1) // of the owner
+	sub := h.subToken(1) // as the owner
 	for _, row := range [][3]string{
 		{"POST", "/v1/members/1/link", ``},
 		{"POST", "/v1/members/2/link", ``},

@@ -19,15 +19,15 @@ import (
 	"aloft/internal/secret"
 )
 
-// lost is a store whose database does not answer.
+// lost is a store whose database does not respond.
 type lost struct{ store.Agents }
 
 func (lost) ListRuns(context.Context, string, store.Page) ([]agent.Run, error) {
 	return nil, store.ErrUnreachable
 }
 
-// TestCodes causes every error code of the help page, and checks the status,
-// the shape and the help page's URL.
+// TestCodes causes every error code that the help page lists, and checks the
+// status, the shape and the URL of the help page.
 func TestCodes(t *testing.T) {
 	h := newHouse(t)
 	h.api.accounts.Environments = h.api.environments
@@ -149,7 +149,7 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// foreignCodes are the codes that clients of the API branch on.
+// foreignCodes are the codes on which clients of the API branch.
 var foreignCodes = strings.Fields(`unauthorized api_key_not_found plan_required role_forbidden feature_unavailable
 	integration_not_connected validation_error missing_body invalid_model invalid_branch_name repository_required
 	repository_access pr_resolution_failed artifact_not_found service_account_required agent_not_found run_not_found
@@ -159,8 +159,9 @@ var foreignCodes = strings.Fields(`unauthorized api_key_not_found plan_required 
 	secret_name_ambiguous secret_scope_conflict secret_limit_reached secret_name_conflict team_admin_required
 	user_required team_membership_required key_not_supported`)
 
-// Every code that clients know is either returned and explained, or has a
-// reason why it cannot occur. No handler uses the codes that cannot occur.
+// The server either returns and documents each code that clients know, or the
+// test states why the code cannot occur. No handler uses a code that cannot
+// occur.
 func TestForeignCodes(t *testing.T) {
 	var explained []string
 	for _, c := range helpCodes {

@@ -80,8 +80,8 @@ func TestCompression(t *testing.T) {
 	}
 }
 
-// Streams, files and errors are never compressed, however long; nor are replies
-// that hold a secret together with text from the request.
+// Streams, files and errors are never compressed, however long they are. Nor
+// are replies that contain both a secret and text from the request.
 func TestWhatIsNotCompressed(t *testing.T) {
 	h := newHouse(t)
 	plain := map[string]bool{
@@ -106,7 +106,7 @@ func TestWhatIsNotCompressed(t *testing.T) {
 	}
 }
 
-// A client that follows a journal gets each event as soon as it happens.
+// A client that follows a journal gets each event immediately.
 func TestFollowedJournalIsNotHeldBack(t *testing.T) {
 	h := newHouse(t)
 	id, runID := h.begin()

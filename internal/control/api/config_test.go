@@ -7,8 +7,8 @@ import (
 	"aloft/internal/control/api/rest"
 )
 
-// TestPartsAreRequired checks that a server that lacks a part does not start,
-// instead of failing at the first request that uses the part.
+// TestPartsAreRequired checks that a server without a required part fails at
+// its start, not at the first request that uses the part.
 func TestPartsAreRequired(t *testing.T) {
 	h := newHouse(t)
 	for name, drop := range map[string]func(*Config){

@@ -142,7 +142,8 @@ func TestConnectGitServer(t *testing.T) {
 	}
 }
 
-// The server shows no key, and names a local model server that is not in use.
+// The server's settings contain no key. They list a local model server that is
+// not in use.
 func TestServerShown(t *testing.T) {
 	h := newHouse(t)
 	a := h.want(h.callAs(adminsKey, "GET", "/v1/server", ""), 200)

@@ -30,8 +30,8 @@ func startVNC(t *testing.T, colour string) string {
 	return server.Socket
 }
 
-// cornerOf does a viewer's side of the protocol until it has the screen, and
-// returns the pixel in the corner as 0xRRGGBB.
+// cornerOf performs a viewer's handshake, receives the screen, and returns the
+// pixel in the corner as 0xRRGGBB.
 func cornerOf(t *testing.T, conn net.Conn) uint32 {
 	t.Helper()
 	say := func(parts ...any) {
@@ -98,7 +98,7 @@ func TestDesktop(t *testing.T) {
 		}
 	}
 
-	// A machine without a desktop, and a server that does not speak VNC.
+	// A machine without a desktop, and one whose server does not speak VNC.
 	if a := h.want(h.call("GET", path, ""), 200); a.get(t, "running") != false || !strings.Contains(a.text(t, "hint"), "tigervnc-standalone-server") {
 		t.Errorf("%s", a.body)
 	}
@@ -142,12 +142,12 @@ func otherServer(t *testing.T) string {
 	return listening(t, func(conn net.Conn) { _, _ = io.WriteString(conn, "220 mail.example.com ESMTP\r\n") })
 }
 
-// WebSockets and streams end when their caller loses access.
+// The server closes WebSockets and streams when their caller loses access.
 func TestSocketsEndWithTheRight(t *testing.T) {
 	for name, end := range map[string]func(h *house, key account.APIKey) error{
 		"Key":  func(h *house, k account.APIKey) error { return h.store.RemoveKey(t.Context(), k.UserID, k.ID) },
 		"Role": changeUser(func(u *account.User) { u.Role = account.Viewer }),
-		"View": changeUser(func(u *account.User) { u.Role = account.Member }), // the agent is Ann's
+		"View": changeUser(func(u *account.User) { u.Role = account.Member }), // Ann owns the agent
 		"User": changeUser(func(u *account.User) { u.Disabled = true }),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestSocketsEndWithTheRight(t *testing.T) {
 			}
 			conn := websocket.NetConn(t.Context(), ws, websocket.MessageBinary)
 			defer conn.Close()
-			for range 3 { // stays open while access lasts
+			for range 3 { // the connection stays open while the user has access
 				b := []byte("still here")
 				if _, err := conn.Write(b); err != nil {
 					t.Fatal(err)
@@ -195,7 +195,7 @@ func TestSocketsEndWithTheRight(t *testing.T) {
 	}
 }
 
-// opened starts to read a stream that does not end.
+// opened opens a stream that does not end.
 func (h *house) opened(key, path string) *http.Response {
 	h.t.Helper()
 	r, err := http.NewRequestWithContext(h.t.Context(), http.MethodGet, h.http.URL+path, nil)

@@ -10,8 +10,8 @@ import (
 	"aloft/internal/control/live"
 )
 
-// A client sees a call's arguments while the model writes them, under the id
-// that the call gets later, and can resume as if it had not seen them.
+// A client sees a call's arguments while the model writes them, under the
+// call's later id. It can resume as if it had not seen them.
 func TestStreamShowsWhatIsWritten(t *testing.T) {
 	h := newHouse(t)
 	h.api.stream.DraftsEvery = 0
@@ -59,7 +59,7 @@ func TestStreamShowsWhatIsWritten(t *testing.T) {
 	write(live.Piece{CallID: "s1", Task: "c1", Name: "Shell", Text: `{"command":`})
 	want(`{"callId":"c1","modelCallId":"c1","taskUpdate":{"argsTextDelta":"{\"command\":","callId":"s1","modelCallId":"s1","toolCall":{"args":{},"type":"shell"},"type":"partial-tool-call"},"type":"tool-call-delta"}`)
 	h.api.stream.Live.Clear(id, "")
-	write(live.Piece{CallID: "c1", Name: "Write", Text: `{"path":"b"`}) // the model request was retried
+	write(live.Piece{CallID: "c1", Name: "Write", Text: `{"path":"b"`}) // the server has retried the model request
 	want(`{"argsTextDelta":"{\"path\":\"b\"","callId":"c1","modelCallId":"c1","toolCall":{"args":{"path":"b"},"type":"write"},"type":"partial-tool-call"}`)
 	write(live.Piece{CallID: "c2", Name: "Shell", Text: `{"command":"` + strings.Repeat("x", 2048) + `","env":[` + strings.Repeat(`"y",`, 1024) + `"z"]}`})
 	_, u := next()

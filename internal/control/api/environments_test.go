@@ -74,8 +74,8 @@ func TestEnvironments(t *testing.T) {
 		t.Errorf("the first version is %s", history.body)
 	}
 
-	// The current version is compared with the previous one; in the first
-	// version everything is new.
+	// The current version is compared with the previous version. In the first
+	// version all content is new.
 	first := fmt.Sprint(version)
 	differs := h.want(h.call("GET", "/v1/environments/"+id+"/history/diff", ""), 200)
 	if text := differs.text(t, "diff"); differs.text(t, "from") != first || differs.get(t, "to") != got.get(t, "versionId") || !strings.Contains(text, "\n-{\"install\": \"npm ci\", /* why */}") || !strings.Contains(text, "\n+{\"install\": \"npm i\"}") {
@@ -91,7 +91,7 @@ func TestEnvironments(t *testing.T) {
 		h.want(h.call("GET", "/v1/environments/"+id+"/history/diff?"+none, ""), 404)
 	}
 
-	// Ben can see the team's environment, but change none.
+	// Ben can see the team's environment but cannot change it.
 	list := h.want(h.callAs(bensKey, "GET", "/v1/environments", ""), 200)
 	if items := list.get(t, "items").([]any); len(items) != 1 || items[0].(map[string]any)["id"] != team || strings.Contains(string(list.body), "environmentJson") {
 		t.Errorf("ben sees %s", list.body)
@@ -120,8 +120,8 @@ func TestEnvironments(t *testing.T) {
 	h.want(h.call("GET", "/v1/environments/"+id, ""), 404)
 }
 
-// Builds of a repository's own file are visible to everyone with an agent on
-// that repository, and drafts to the user who requested them.
+// Everyone with an agent on a repository can see the builds of the repository's
+// own file. Only the user who requested a draft build can see it.
 func TestBuildsOfARepository(t *testing.T) {
 	h := newHouse(t)
 	agentID, _ := h.begin()
@@ -140,7 +140,7 @@ func TestBuildsOfARepository(t *testing.T) {
 	}
 	own := add(environment.OfRepository(url), environment.ConfigChange)
 	draft := add(environment.OfRepository(url)+"-draft-1", environment.AgentDraft)
-	gone := add(environment.NewID(), environment.Manual) // of a saved environment that was deleted
+	gone := add(environment.NewID(), environment.Manual) // builds of a saved environment that was deleted
 	list := func(key string) int { return h.callAs(key, "GET", "/v1/builds?repo="+url, "").status }
 	if a := h.want(h.call("GET", "/v1/builds?repo="+url, ""), 200); len(a.get(t, "items").([]any)) != 1 || !strings.Contains(string(a.body), own) {
 		t.Errorf("the builds are %s", a.body)
@@ -204,8 +204,8 @@ func TestCheckEnvironment(t *testing.T) {
 	}
 }
 
-// env.name selects the caller's own environment, or else the team's, by its
-// current name. An ambiguous name is rejected.
+// env.name selects the caller's own environment of that name, or else the
+// team's. Only current names count. An ambiguous name is rejected.
 func TestEnvironmentByName(t *testing.T) {
 	h := newHouse(t)
 	save := func(key, owner, name, repo string) string {
@@ -248,8 +248,8 @@ func TestEnvironmentByName(t *testing.T) {
 	if got := of(create(annsKey, "web", onRepo)); got != shadowed {
 		t.Errorf("after the own one was renamed web is %s, want the team's", got)
 	}
-	// Two environments may have the same name if they are older than the
-	// uniqueness check.
+	// Two environments may have the same name if they were created before names
+	// had to be unique.
 	now := time.Now().UTC()
 	twin := environment.Saved{ID: environment.NewID(), UserID: 1, Name: "front", Text: "{}", VersionID: environment.NewVersionID(), CreatedAt: now, UpdatedAt: now}
 	if err := h.store.PutEnvironment(t.Context(), twin); err != nil {

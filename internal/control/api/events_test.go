@@ -11,8 +11,8 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// TestEventsAreDescribed checks that registering an event is enough: the
-// description has every kind of event, with every field.
+// TestEventsAreDescribed checks that a registered event needs no further work:
+// the API description contains every kind of event with every field.
 func TestEventsAreDescribed(t *testing.T) {
 	d, err := describe((&server{}).routes(), "0")
 	if err != nil {

@@ -40,7 +40,7 @@ func TestChecksOfRequests(t *testing.T) {
 	want("[]")
 }
 
-// A goal of a request applies until a follow-up changes it.
+// A request's goal applies until a follow-up changes it.
 func TestGoalOfRequests(t *testing.T) {
 	h := newHouse(t)
 	for _, bad := range []string{`"` + strings.Repeat("x", agent.MaxGoal+1) + `"`, `["x"]`, `1`} {
@@ -71,7 +71,7 @@ func TestGoalOfRequests(t *testing.T) {
 	}
 }
 
-// A run shows its outcome with the evidence, and its stream the checks.
+// A run shows its outcome and evidence, and its stream shows the checks.
 func TestEvidenceOfRun(t *testing.T) {
 	h := newHouse(t)
 	made := h.want(h.call("POST", "/v1/agents", `{"prompt":{"text":"x"}}`), 201)

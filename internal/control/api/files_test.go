@@ -22,7 +22,7 @@ import (
 	"aloft/internal/folder"
 )
 
-// filesEnd is a machine of which only the files are used.
+// filesEnd is a machine that implements only the file methods.
 type filesEnd struct {
 	machines.Machines
 	files farFiles
@@ -30,10 +30,10 @@ type filesEnd struct {
 
 func (e filesEnd) Files(context.Context, string) (machines.Files, error) { return e.files, nil }
 
-// farFiles is a folder of the test that acts as the machine's files.
+// farFiles uses a folder of the test as the machine's files.
 type farFiles struct {
 	*os.Root
-	cut    bool // reading fails midway
+	cut    bool // reading fails halfway
 	closed *atomic.Int64
 }
 
@@ -201,7 +201,7 @@ func TestFiles(t *testing.T) {
 		t.Error("nothing was closed")
 	}
 
-	// The client notices a transfer that fails midway, and one that is too
+	// The client detects a transfer that fails halfway, and one that is too
 	// long.
 	h.api.machines.Machines = filesEnd{files: farFiles{Root: root, closed: &closed, cut: true}}
 	req, err := http.NewRequestWithContext(t.Context(), "GET", h.http.URL+at("/contents", hostile), nil)
@@ -216,7 +216,7 @@ func TestFiles(t *testing.T) {
 			t.Errorf("%q counts as whole", b)
 		}
 	}
-	req = httptest.NewRequestWithContext(t.Context(), "PUT", at("/contents", "long"), strings.NewReader("")) // nothing of the body is read
+	req = httptest.NewRequestWithContext(t.Context(), "PUT", at("/contents", "long"), strings.NewReader("")) // the server reads nothing of the body
 	req.ContentLength = 4<<30 + 1
 	req.Header.Set("Authorization", "Bearer "+annsKey)
 	rec := httptest.NewRecorder()

@@ -10,8 +10,8 @@ import (
 	"aloft/internal/control/api/rest"
 )
 
-// Tests whose agents each user may list, and which queries are rejected. The
-// store tests the filters.
+// The test checks whose agents each user may list, and which queries are
+// rejected. The store's tests cover the filters.
 func TestFindAgents(t *testing.T) {
 	h := newHouse(t)
 	id, runID := h.begin()
@@ -52,7 +52,7 @@ func TestFindAgents(t *testing.T) {
 }
 
 // An agent that waits for an answer is on the first page, however many newer
-// agents there are; the pages have a consistent order.
+// agents there are. The order is consistent across pages.
 func TestAgentsThatAskComeFirst(t *testing.T) {
 	h := newHouse(t)
 	asks, runID := h.begin()

@@ -21,8 +21,7 @@ import (
 )
 
 // A foreigner is a client generated from a specification alone. A third-party
-// validator checks everything that it sends and receives, including status and
-// media type.
+// validator checks every request and reply, including status and media type.
 type foreigner struct {
 	house  *house
 	doc    *openapi3.T
@@ -44,7 +43,7 @@ func newForeigner(h *house, spec string) *foreigner {
 	return &foreigner{h, doc, router, map[string][]int{}}
 }
 
-// do calls an operation, which must reply with the status.
+// do calls an operation and fails unless the reply has the status.
 func (f *foreigner) do(key, method, path, body string, status int, header ...string) answer {
 	t := f.house.t
 	t.Helper()
@@ -97,8 +96,8 @@ func (f *foreigner) do(key, method, path, body string, status int, header ...str
 	return answer{resp.StatusCode, resp.Header, data, len(data)}
 }
 
-// each runs call for every operation, with a path to a missing resource, and a
-// body.
+// each calls the function for every operation, with a body and a path to a
+// missing resource.
 func (f *foreigner) each(call func(op *openapi3.Operation, method, path, body string)) {
 	fill := strings.NewReplacer("{id}", "bc-00000000-0000-4000-8000-00000000000f", "{runId}", "run-00000000-0000-4000-8000-00000000000f")
 	bodies := map[string]string{"createSubToken": `{"forUserId":99}`, "addFollowup": `{"prompt":{"text":"x"}}`, "createRun": `{"prompt":{"text":"x"}}`}
@@ -116,8 +115,8 @@ func (f *foreigner) each(call func(op *openapi3.Operation, method, path, body st
 	}
 }
 
-// TestForeignClients calls every operation of both specifications, and must see
-// every listed status except those that cannot occur on this server.
+// TestForeignClients calls every operation of both specifications. It must see
+// every listed status, except those that cannot occur on this server.
 func TestForeignClients(t *testing.T) {
 	h := newHouse(t)
 	h.keep("bc-1", inMachine{})
@@ -146,7 +145,7 @@ func TestForeignClients(t *testing.T) {
 		f.each(func(op *openapi3.Operation, method, path, _ string) {
 			for status := range op.Responses.Map() {
 				n, _ := strconv.Atoi(status)
-				needless := n == 500 || n == 410 || // streams are kept as long as the agent
+				needless := n == 500 || n == 410 || // streams are kept as long as the agent is
 					n == 403 && method == http.MethodGet || // a user without access gets 404
 					n == 400 && op.OperationID == "getAgentUsage" || // an unknown run gets 404
 					strings.HasPrefix(path, "/v0/") && (n == 400 && op.RequestBody == nil || n == 409 && method != http.MethodPost || path == "/v0/me")
@@ -158,7 +157,7 @@ func TestForeignClients(t *testing.T) {
 	}
 }
 
-// foreignV1 goes through the life of an agent and its error cases in /v1.
+// foreignV1 performs the life cycle of an agent and its error cases in /v1.
 func foreignV1(f *foreigner) {
 	h := f.house
 	const png = "iVBORw0KGgo="
@@ -215,7 +214,7 @@ func foreignV1(f *foreigner) {
 	f.do(annsKey, "DELETE", path, "", 200)
 }
 
-// foreignV0 does the same in /v0.
+// foreignV0 performs the life cycle of an agent and its error cases in /v0.
 func foreignV0(f *foreigner) {
 	h := f.house
 	made := f.do(annsKey, "POST", "/v0/agents", `{"prompt":{"text":"Mend it","images":[{"data":"iVBORw0KGgo=","dimension":{"width":1,"height":1}}]},"model":"other",

@@ -18,8 +18,8 @@ import (
 	"aloft/internal/secret"
 )
 
-// disks records which disks were saved. If it has an error, it returns that
-// instead.
+// disks records which disks were saved. If its error is set, it returns the
+// error instead.
 type disks struct {
 	saved, released int
 	heads           []int64
@@ -38,7 +38,8 @@ func (d *disks) Fork(_ context.Context, _ string, head int64, alive bool) (layer
 	return fmt.Sprintf("fork-%d", d.saved), life, func() { d.released++ }, nil
 }
 
-// forkable creates an agent that has replied twice and pushed in between.
+// forkable creates an agent that has replied twice and has pushed after the
+// first reply.
 func (h *house) forkable() (id string) {
 	h.t.Helper()
 	made := h.want(h.call("POST", "/v1/agents", `{"prompt":{"text":"begin"},"repos":[{"url":"https://git.example/r","startingRef":"main"}],"envVars":{"MINE":"s3cret"}}`), 201)
@@ -99,13 +100,14 @@ func TestFork(t *testing.T) {
 		t.Error("it has the other's secrets")
 	}
 
-	// The same request gets the same reply, even after the agent has continued.
+	// A repeated request gets the first reply, even after the agent has
+	// continued.
 	h.append(id, "", &agent.Notice{Text: "later"})
 	again := h.want(h.call("POST", path, `{"n":2,"prompt":{"text":"go on"}}`, "Idempotency-Key", "k"), 201)
 	if string(again.body) != string(made.body) || d.saved != 1 {
 		t.Errorf("first %s\nagain %s", made.body, again.body)
 	}
-	// If the first request died halfway, a repeat completes it with the same
+	// If the first request failed halfway, a repeat completes it with the same
 	// disk.
 	h.want(h.call("DELETE", "/v1/agents/"+made.get(t, "items").([]any)[1].(map[string]any)["agent"].(map[string]any)["id"].(string), ""), 200)
 	h.want(h.call("POST", path, `{"n":2,"prompt":{"text":"go on"}}`, "Idempotency-Key", "k"), 201)
@@ -146,9 +148,9 @@ func TestFork(t *testing.T) {
 	}
 }
 
-// TestForkWithImagesByURL checks that forks get the images of a URL, which is
-// fetched once for all of them, and that a repeated request returns the first
-// reply even if the URL no longer works.
+// TestForkWithImagesByURL checks that forks get the image at a URL, which the
+// server fetches once for all forks, and that a repeated request returns the
+// first reply even if the URL no longer works.
 func TestForkWithImagesByURL(t *testing.T) {
 	h := newHouse(t)
 	h.api.agents.Forks = &disks{}
@@ -183,8 +185,8 @@ func TestForkWithImagesByURL(t *testing.T) {
 	}
 }
 
-// TestForkAlive checks that forks get the processes of the machine, unless the
-// agent was created with environment variables of its own.
+// TestForkAlive checks that forks get the machine's processes, unless the agent
+// was created with environment variables of its own.
 func TestForkAlive(t *testing.T) {
 	h := newHouse(t)
 	h.api.agents.Forks = &disks{}
@@ -208,8 +210,8 @@ func TestForkAlive(t *testing.T) {
 	}
 }
 
-// Forks by the agent's owner get its MCP servers as they were at that turn;
-// forks by others do not.
+// Forks by the agent's owner get the agent's MCP servers as of the forked turn.
+// Forks by other users do not.
 func TestForkTakesMCPServersAlong(t *testing.T) {
 	h := newHouse(t)
 	id := h.forkable()
@@ -235,8 +237,8 @@ func TestForkTakesMCPServersAlong(t *testing.T) {
 	h.want(h.callAs(bensKey, "POST", "/v1/agents/"+id+"/fork", `{"prompt":{"text":"go on"}}`), 404)
 }
 
-// An agent's secrets stay secret in its forks and in their forks, after the
-// agent is deleted: they may be on the saved disk.
+// An agent's secrets may be on the saved disk. They stay redacted in its forks
+// and in the forks' forks, even after the agent is deleted.
 func TestForkKeepsSecretsOfDeletedAgents(t *testing.T) {
 	h := newHouse(t)
 	h.api.agents.Forks = &disks{}
@@ -269,9 +271,9 @@ func TestForkKeepsSecretsOfDeletedAgents(t *testing.T) {
 	}
 }
 
-// A fork belongs to the person who makes it. It has neither the saved environment
-// nor the running processes of another person, and is told so; an environment of the
-// team comes along.
+// A fork belongs to the person who makes it. It gets neither the saved environment
+// nor the running processes of another person, and its agent is told so. It does get
+// an environment of the team.
 func TestForkOfAnothersAgent(t *testing.T) {
 	h := newHouse(t)
 	h.api.agents.Forks = &disks{}

@@ -18,8 +18,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// FuzzRequests checks that arbitrary names, numbers, paths and headers never
-// cause an internal error.
+// FuzzRequests checks that no names, numbers, paths or headers cause an
+// internal error.
 func FuzzRequests(f *testing.F) {
 	for _, s := range [][2]string{
 		{"..", "../../etc/passwd"}, {"%2e%2e%2f", "/proc/self/environ"}, {"a b\x00", "a\x00b"}, {"*", `"` + strings.Repeat("0", 64) + `"`}, {"9223372036854775808", "bytes=0-,5-1,-0"},
@@ -90,8 +90,8 @@ func FuzzCursor(f *testing.F) {
 	})
 }
 
-// FuzzFrames checks that the projector turns any text of a model or a machine
-// into frames that a client can parse, and is deterministic.
+// FuzzFrames checks that the projector turns any text from a model or a machine
+// into frames that a client can parse, and that it is deterministic.
 func FuzzFrames(f *testing.F) {
 	f.Add(uint64(1), "Hello", `{"a":[1,"x"]}`)
 	f.Add(uint64(7), "\xff\r\n\n", `{"success":`)

@@ -20,7 +20,7 @@ func (h *house) inbox() *inbound.Inbox {
 	return inbound.NewInbox(inbound.Config{Store: h.store, Connections: []inbound.Connection{{Name: "acme", Source: "github", Host: "github.com", Secret: hookSecret}}})
 }
 
-// eventOf stores an event and returns its id, if the route's path has an event.
+// eventOf stores an event and returns its id, if the route acts on an event.
 func (h *house) eventOf(route string) string {
 	h.t.Helper()
 	if !strings.Contains(route, "{eventId}") {
@@ -41,8 +41,8 @@ func hookHeaders(delivery, body string) []string {
 		"X-Hub-Signature-256", "sha256=" + hex.EncodeToString(mac.Sum(nil))}
 }
 
-// An event is stored once, listed and replayed; one that is not signed, too
-// large or for another connection is not stored.
+// The server stores an event once, lists it and can replay it. It does not
+// store an event that is unsigned, too large or for another connection.
 func TestEventsAreReceivedListedAndReplayed(t *testing.T) {
 	h := newHouse(t)
 	const body = `{"zen":"Keep it logically awesome."}`

@@ -238,7 +238,7 @@ func TestPanicIsAnInternalError(t *testing.T) {
 	h.want(h.call("GET", "/v1/agents/"+id+"/diff", ""), 503)
 }
 
-// A client that stops reading does not block its handler for ever.
+// A client that stops reading does not block its handler forever.
 func TestSlowReaderIsCutOff(t *testing.T) {
 	h := newHouse(t)
 	h.api.Patience = 50 * time.Millisecond
@@ -251,6 +251,6 @@ func TestSlowReaderIsCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", streamOf(id, runID), annsKey)
-	defer conn.Close() // without having read anything
+	defer conn.Close() // the client has read nothing
 	eventually(t, "the handler has returned", func() bool { return strings.Contains(h.log.String(), "/stream") })
 }

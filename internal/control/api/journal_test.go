@@ -11,7 +11,7 @@ import (
 	"aloft/internal/conversation"
 )
 
-// numbers returns the numbers of the events on a page.
+// numbers returns the sequence numbers of the events on a page.
 func (h *house) numbers(id, query string) (seqs []int64) {
 	h.t.Helper()
 	a := h.want(h.call("GET", "/v1/agents/"+id+"/events"+query, ""), 200)
@@ -25,8 +25,8 @@ func (h *house) numbers(id, query string) (seqs []int64) {
 	return seqs
 }
 
-// turn returns the events of a reply that streams in pieces, with a call whose
-// output does too.
+// turn returns the events of a turn: a reply that streams in pieces, and a call
+// whose output also streams in pieces.
 func turn(n, pieces int) (bodies []agent.Body) {
 	call := fmt.Sprintf("c%d", n)
 	for range pieces {
@@ -43,12 +43,12 @@ func turn(n, pieces int) (bodies []agent.Body) {
 
 func TestEventsWithoutPieces(t *testing.T) {
 	h := newHouse(t)
-	id, runID := h.begin() // events 1 and 2
+	id, runID := h.begin() // events 1 and 2 create the agent and its run
 	for n := range 40 {
 		h.append(id, runID, turn(n, 10)...)
 	}
-	// The pages have all events except redundant deltas, each once, and begin
-	// at a turn.
+	// The pages contain each event once, except redundant deltas, and begin at
+	// a turn.
 	var all []int64
 	pages := 0
 	for before := ""; ; pages++ {
@@ -65,8 +65,9 @@ func TestEventsWithoutPieces(t *testing.T) {
 	if len(all) != 2+40*3 || !slices.IsSorted(all) || pages != 10 {
 		t.Errorf("%d events in %d pages: %v", len(all), pages+1, all)
 	}
-	// Deltas stay if no later event repeats them: of an unfinished reply, of
-	// one that the run's end cut off, and of a running call.
+	// Deltas are kept if no later event repeats their text: those of an
+	// unfinished reply, of a reply that the run's end cut off, and of a running
+	// call.
 	head := h.append(id, runID, &agent.TextDelta{Text: "so far"}, finish())[1].Seq
 	if got := h.numbers(id, "?last=2&pieces=false"); !slices.Equal(got[len(got)-2:], []int64{head - 1, head}) {
 		t.Errorf("a reply that was cut off: %v, with the end at %d", got, head)

@@ -12,8 +12,8 @@ import (
 	"aloft/internal/control/api/rest"
 )
 
-// TestEveryRouteBoundsItsBody sends each route an endless body. The server
-// replies 413 and stops reading.
+// TestEveryRouteBoundsItsBody sends an endless body to each route. The server
+// must reply 413 and stop reading.
 func TestEveryRouteBoundsItsBody(t *testing.T) {
 	h := newHouse(t)
 	large := 0
@@ -36,7 +36,7 @@ func TestEveryRouteBoundsItsBody(t *testing.T) {
 		req.Header.Set("Authorization", "Bearer "+annsKey)
 		resp, err := h.http.Client().Do(req)
 		if err != nil {
-			continue // the server hung up while the body was still being sent
+			continue // the server closed the connection while the client was still sending
 		}
 		said, _ := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
@@ -49,8 +49,8 @@ func TestEveryRouteBoundsItsBody(t *testing.T) {
 	}
 }
 
-// counted counts the bytes that are read from the body. The HTTP client may still
-// read while a test looks at the count.
+// counted counts the bytes that are read from a body. It is safe for concurrent
+// use, since the HTTP client may still read while a test reads the count.
 type counted struct {
 	io.Reader
 	n atomic.Int64
@@ -63,8 +63,8 @@ func (c *counted) Read(p []byte) (int, error) {
 }
 
 // TestLargeBodiesAtOnce has one user send more large bodies at once than are
-// allowed. Other users are still served, and so is the first user once one of
-// the requests has ended.
+// allowed. The server must still serve other users, and must serve the first
+// user again after one of the requests has ended.
 func TestLargeBodiesAtOnce(t *testing.T) {
 	h := newHouse(t)
 	ctx, stop := context.WithCancel(t.Context())
@@ -86,7 +86,7 @@ func TestLargeBodiesAtOnce(t *testing.T) {
 				_ = resp.Body.Close()
 			}
 		}()
-		<-started // the server has started to read it
+		<-started // the server has started to read the body
 	}
 	long := `{"prompt":{"text":"x"},"name":"` + strings.Repeat("x", maxPlain) + `"}`
 	h.want(h.callAs(annsKey, "POST", "/v1/agents", long), 429)

@@ -14,9 +14,9 @@ import (
 	"aloft/internal/agent"
 )
 
-// legacyError checks an error against the shape {"error", "message"} that the
-// text of the specification describes. The schema in rest-v0.json has an object
-// in error, which contradicts the text.
+// legacyError checks that an error has the shape {"error", "message"}, which
+// the text of the specification describes. The schema in rest-v0.json
+// contradicts that text: there, error is an object.
 func legacyError(body []byte) error {
 	var e struct{ Error, Message *string }
 	if err := json.Unmarshal(body, &e); err != nil {
@@ -28,7 +28,7 @@ func legacyError(body []byte) error {
 	return nil
 }
 
-// A stranger is a client of /v0, written from the schemas alone.
+// A stranger is a client of /v0 that was written from the schemas alone.
 type stranger struct{ base, key string }
 
 type strangersAgent struct {
@@ -206,7 +206,7 @@ func TestForeignClient(t *testing.T) {
 	stranger{h.http.URL, "aloft_wrong"}.do(t, "GET", "/v0/me", "", 401, nil)
 }
 
-// Errors name fields of /v0.
+// Errors name the fields of /v0 requests.
 func TestLegacyBadInput(t *testing.T) {
 	h := newHouse(t)
 	source := func(fields string) string { return `{"prompt":{"text":"x"},"source":` + fields + `}` }
@@ -247,8 +247,8 @@ func TestLegacyBadInput(t *testing.T) {
 	}
 }
 
-// The table has every operation of rest-v0.json with its success status, and
-// the request types have every field.
+// The table contains every operation of rest-v0.json with its success status,
+// and the request types contain every field.
 func TestLegacyHasTheSpecification(t *testing.T) {
 	spec, err := legacySpec()
 	if err != nil {

@@ -74,7 +74,7 @@ func TestRateLimit(t *testing.T) {
 	get(annsKey, "/v1/me", 200, "")
 }
 
-// A /v0 request counts once, even if it makes several /v1 requests.
+// A /v0 request counts once, even if it causes several /v1 requests.
 func TestLegacyCountsOnce(t *testing.T) {
 	h := newHouse(t)
 	id, runID := h.begin()

@@ -75,7 +75,7 @@ func TestSSHIsAPipe(t *testing.T) {
 func TestPause(t *testing.T) {
 	h := newHouse(t)
 	id, _ := h.begin()
-	for range 2 { // pausing again succeeds and journals nothing
+	for range 2 { // pausing a paused agent succeeds and journals nothing
 		h.want(h.call("POST", "/v1/agents/"+id+"/pause", ""), 200)
 	}
 	if paused := h.want(h.call("GET", "/v1/agents/"+id, ""), 200).get(t, "paused"); paused != true {

@@ -17,8 +17,8 @@ import (
 	"aloft/internal/terminal"
 )
 
-// farEnd is a machine whose terminals are a WebSocket to an echo server of the
-// test.
+// farEnd is a machine whose terminals connect to the test's WebSocket echo
+// server.
 type farEnd struct {
 	machines.Machines // methods that this test does not use
 	url               string
@@ -63,7 +63,7 @@ func TestTerminals(t *testing.T) {
 	}
 }
 
-// Messages and closing are passed on unchanged in both directions.
+// The server forwards messages and close frames unchanged in both directions.
 func TestPTYIsPassedOn(t *testing.T) {
 	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ws, err := websocket.Accept(w, r, nil)

@@ -18,7 +18,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// mcp sets up MCP servers.
+// mcp configures the house with MCP servers.
 func (h *house) mcp() (*controlmcp.Servers, *controlmcp.Agents) {
 	h.t.Helper()
 	servers, err := controlmcp.New(controlmcp.Config{
@@ -38,8 +38,8 @@ func (h *house) mcp() (*controlmcp.Servers, *controlmcp.Agents) {
 	return servers, agents
 }
 
-// tickets starts an MCP server that requires the key, unless that is "", and
-// returns its address.
+// tickets starts an MCP server and returns its address. The server requires the
+// key unless the key is "".
 func tickets(t *testing.T, key string) string {
 	t.Helper()
 	s := sdk.NewServer(&sdk.Implementation{Name: "tickets", Version: "1"}, nil)
@@ -70,7 +70,7 @@ func (h *house) mcpServerOfAnn(route string) string {
 		h.t.Fatal(err)
 	}
 	for _, k := range all {
-		if k.Name == "TOKEN" { // its address is that of an earlier test
+		if k.Name == "TOKEN" { // remove the server of an earlier test, whose address is gone
 			if err := h.api.mcpservers.MCP.Remove(h.t.Context(), k); err != nil {
 				h.t.Fatal(err)
 			}
@@ -130,8 +130,8 @@ func TestMCPServersOverREST(t *testing.T) {
 	}
 }
 
-// A user who is not signed in is told so, and a sign-in's state works in one
-// browser only.
+// A user who is not signed in to a server is told so. The state of a sign-in is
+// valid in one browser only.
 func TestMCPSignInOverREST(t *testing.T) {
 	h := newHouse(t)
 	made := h.want(h.call("POST", "/v1/mcp-servers", `{"name":"tickets","url":"`+tickets(t, mcpKey)+`"}`), 201)
@@ -159,8 +159,8 @@ func TestMCPSignInOverREST(t *testing.T) {
 	}
 }
 
-// The MCP servers of an agent or a run are encrypted, replace the previous
-// ones, and are deleted with the agent.
+// The MCP servers of an agent or a run are stored encrypted, replace the
+// previous servers, and are deleted with the agent.
 func TestMCPServersOfAgents(t *testing.T) {
 	h := newHouse(t)
 	h.want(h.callAs(annsKey, "POST", "/v1/mcp-servers", `{"name":"team","command":"run-team","owner":"team"}`), 201)
@@ -185,8 +185,8 @@ func TestMCPServersOfAgents(t *testing.T) {
 		}
 	}
 	want("team team unknown", "tickets agent unknown", "project project unknown", "missing project left_out", "blocked agent left_out", "team project left_out")
-	// The agent's servers are in its journal, so that a restarted server knows
-	// them too.
+	// The journal lists the agent's servers, so that a restarted server knows
+	// them.
 	h.append(id, runID, &agent.Notice{Code: agent.CodeMCP, Text: mcp.Tell([]mcp.Listing{{Server: "team", State: mcp.Ready}, {Server: "tickets", State: mcp.NeedsAuth}})})
 	h.append(id, runID, &agent.RunEnded{Status: agent.Finished})
 	h.want(h.call("POST", "/v1/agents/"+id+"/runs", `{"prompt":{"text":"x"}}`), 201)

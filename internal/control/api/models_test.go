@@ -89,7 +89,7 @@ func TestModelParams(t *testing.T) {
 	}
 }
 
-// A model's price applies whatever its parameters are.
+// A model's price does not depend on the model's parameters.
 func TestLimitOfMoneyWithParams(t *testing.T) {
 	h := newHouse(t)
 	h.withParams()

@@ -79,7 +79,7 @@ func TestDescriptionHasTheSpecification(t *testing.T) {
 	}
 }
 
-// The published description is the one that is served.
+// The published description equals the description that the server returns.
 func TestDescriptionFile(t *testing.T) {
 	d, err := describe((&server{}).routes(), "0")
 	if err != nil {
@@ -103,8 +103,8 @@ func TestDescriptionFile(t *testing.T) {
 	}
 }
 
-// The description is valid, and has every field that a route accepts or
-// returns.
+// The description is valid OpenAPI, and contains every field that a route
+// accepts or returns.
 func TestDescriptionIsWhole(t *testing.T) {
 	routes := (&server{}).routes()
 	d, err := describe(routes, "0")
@@ -130,7 +130,8 @@ func TestDescriptionIsWhole(t *testing.T) {
 	}
 }
 
-// full returns a value of the type in which no field is empty, as decoded JSON.
+// full returns a value of the type in which every field is set, as decoded
+// JSON.
 func full(t reflect.Type) any {
 	v := reflect.New(t).Elem()
 	fill(v)
@@ -185,8 +186,7 @@ func fill(v reflect.Value) {
 	}
 }
 
-// describes fails the test for each field of a value that is missing in its
-// schema.
+// describes fails the test for each field of the value that the schema lacks.
 func describes(t *testing.T, at string, ref *openapi3.SchemaRef, value any) {
 	t.Helper()
 	s := ref.Value

@@ -14,10 +14,11 @@ import (
 	"aloft/internal/control/preview"
 )
 
-// echo reads all that a connection sends, then sends it back.
+// echo starts a server that reads everything a client sends and then sends it
+// back.
 func echo(t *testing.T) string {
 	return listening(t, func(conn net.Conn) {
-		all, _ := io.ReadAll(conn) // the caller compares the result
+		all, _ := io.ReadAll(conn) // the caller checks the received bytes
 		_, _ = conn.Write(all)
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// forgeNotes is a forge that counts the pull requests opened there.
+// forgeNotes is a forge that counts the pull requests that are opened.
 type forgeNotes struct {
 	pulls.Pulls
 	opened int
@@ -47,8 +47,9 @@ func (f *forgeNotes) CanAsApp(repoURL string) error {
 	return fault.Invalid("no GitHub App is configured for it").Named("integration_not_connected")
 }
 
-// Pull requests are opened as a GitHub App if one is configured for each
-// repository, and the agent shows that. Otherwise the agent is rejected.
+// The server opens pull requests as a GitHub App if one is configured for each
+// of the agent's repositories, and the agent shows this. Otherwise the server
+// rejects the agent.
 func TestOpenAsGitHubApp(t *testing.T) {
 	h := newHouse(t)
 	h.api.pulls.Pulls = &forgeNotes{}

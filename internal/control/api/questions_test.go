@@ -52,7 +52,7 @@ func TestAnswersHaveToFit(t *testing.T) {
 	}
 	const good = `{"decision":"answer","answers":[{"questionId":"db","optionIds":["lite"]},{"questionId":"os","optionIds":["l","m"],"text":"and BSD"}],"message":"soon"}`
 	h.want(h.call("POST", path, good), 200)
-	h.want(h.call("POST", path, good), 200) // a client that missed the first reply
+	h.want(h.call("POST", path, good), 200) // the repeat of a client that missed the first reply
 	if a := h.want(h.call("POST", path, `{"decision":"deny"}`), 409); a.text(t, "error.code") != "approval_answered" {
 		t.Errorf("another answer: %s", a.body)
 	}
@@ -86,8 +86,8 @@ func TestTwoAnswerAQuestionAtOnce(t *testing.T) {
 	}
 }
 
-// If the user sends a message while a question waits, the question is closed
-// and the message is kept. A request for approval stays open.
+// If the user sends a message while a question waits, the server closes the
+// question and keeps the message. A request for approval stays open.
 func TestAMessageTakesAQuestionAway(t *testing.T) {
 	h := newHouse(t)
 	id, runID := h.begin()

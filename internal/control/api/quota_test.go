@@ -13,16 +13,16 @@ import (
 	"aloft/internal/environment"
 )
 
-// noSetUps saves no machine.
+// noSetUps refuses to save machines.
 type noSetUps struct{ environments.SetUps }
 
 func (noSetUps) Snapshot(context.Context, agent.Agent) (string, environment.Proposal, error) {
 	panic("a machine was saved beyond the quota")
 }
 
-// TestQuotas fills each quota of a person: further requests are refused with a
-// typed error, repeated ones are answered as before, and another person is not
-// affected.
+// TestQuotas fills each quota of a person. The server must refuse further
+// requests with a typed error, return the first reply to repeated requests, and
+// still serve other people.
 func TestQuotas(t *testing.T) {
 	h := newHouse(t)
 	refused := func(a answer, what string) {
@@ -69,9 +69,9 @@ func TestQuotas(t *testing.T) {
 	refused(h.call("POST", "/v1/agents/"+id+"/snapshots", ""), "snapshots per person is reached: 1 of 1")
 }
 
-// TestDiskQuota has a person exceed the disk quota by a journal. New agents,
-// forks and snapshots are refused, and follow-ups are not: they may free space.
-// After the deletion of the agent the person may go on.
+// TestDiskQuota has a person's journal exceed the disk quota. The server must
+// refuse new agents, forks and snapshots, but not follow-ups, because those may
+// free space. After the agent is deleted, the server accepts new agents again.
 func TestDiskQuota(t *testing.T) {
 	h := newHouse(t)
 	id, run := h.begin()
@@ -93,7 +93,7 @@ func TestDiskQuota(t *testing.T) {
 	h.want(h.call("POST", "/v1/agents", task), 201)
 }
 
-// TestDiskUsage checks the sums, and whose rows members and admins see.
+// TestDiskUsage checks the sums, and whose rows members and admins can see.
 func TestDiskUsage(t *testing.T) {
 	h := newHouse(t)
 	id, run := h.begin()

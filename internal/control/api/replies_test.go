@@ -13,7 +13,7 @@ import (
 )
 
 // A repeated POST has no second effect and gets the first reply, even after a
-// restart. The store alone cannot decrypt that reply.
+// restart. The stored reply is encrypted.
 func TestRepeatedRequestGetsTheFirstReplyAgain(t *testing.T) {
 	h := newHouse(t)
 	const path = "/v1/me/keys"
@@ -33,7 +33,7 @@ func TestRepeatedRequestGetsTheFirstReplyAgain(t *testing.T) {
 	if a := again(`{"name":"other"}`, "k1", 409); a.text(t, "error.code") != "idempotency_key_reused" {
 		t.Errorf("another request: %s", a.body)
 	}
-	again(`{"name":""}`, "k2", 400) // a failed request is handled anew
+	again(`{"name":""}`, "k2", 400) // the server handles a request again if the first attempt failed
 	again(`{"name":"mended"}`, "k2", 201)
 	again(`{"name":"x"}`, strings.Repeat("k", 256), 400)
 	if a := again(`{"name":"ci"}`, "k3", 201); string(a.body) == string(first.body) {
@@ -58,7 +58,7 @@ func TestRepeatedRequestGetsTheFirstReplyAgain(t *testing.T) {
 	}
 }
 
-// A gate lets one lookup of a reply through at a time.
+// A gate admits one lookup of a reply at a time.
 type gate struct {
 	store.Replies
 	asked chan struct{}
@@ -88,7 +88,7 @@ func TestRepeatedAtOnce(t *testing.T) {
 		all.Wait()
 		close(replied)
 	}()
-	for range many { // one at a time
+	for range many { // the gate admits the lookups one at a time
 		select {
 		case <-asked:
 		case <-replied:

@@ -23,7 +23,7 @@ func (a answer) urls(t *testing.T, list, field string) (out []string) {
 	return out
 }
 
-// Users see the repositories on which they may run agents, and no others.
+// Users see only the repositories on which they may run agents.
 func TestRepositories(t *testing.T) {
 	h := newHouse(t)
 	h.api.agents.Listing.PerMinute = 0
@@ -54,7 +54,7 @@ func TestRepositories(t *testing.T) {
 	want(bensKey)
 }
 
-// The limit applies to a user across all keys and both versions of the API.
+// The limit applies to all keys of a user and to both versions of the API.
 func TestRepositoriesAreLimited(t *testing.T) {
 	h := newHouse(t)
 	now := time.Unix(1e9, 0)

@@ -11,7 +11,7 @@ import (
 	"aloft/internal/patch"
 )
 
-// A request with a change makes a reviewer, whose findings are listed.
+// A request with a change creates a reviewer, and the API lists its findings.
 func TestReview(t *testing.T) {
 	h := newHouse(t)
 	change := "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n"
@@ -58,7 +58,7 @@ func TestReview(t *testing.T) {
 	}
 }
 
-// The findings of a pull request say whether they were posted.
+// The findings on a pull request show whether they were posted.
 func TestPostedReview(t *testing.T) {
 	h := newHouse(t)
 	id, runID := agent.NewID(), agent.NewRunID()

@@ -27,16 +27,17 @@ import (
 	"aloft/internal/terminal"
 )
 
-// Whose rows a list shows.
+// Whose rows a list shows:
 const (
-	mine     = "mine"     // the caller's, or those of the agent or environment in the path
+	mine     = "mine"     // the caller's rows, or those of the agent or environment in the path
 	everyone = "everyone" // the same rows for all members
-	admins   = "admins"   // everyone's, for admins only
+	admins   = "admins"   // all rows, for admins only
 	single   = "single"   // one resource, whose id is in the path; see [TestWhoMayDoWhat]
 )
 
-// rows names, for every list, the users whose rows it shows and the query that
-// returns the most rows. [TestWhoseRows] fails if a list is missing here.
+// rows gives, for every list, the users whose rows the list shows, and the
+// query that returns the most rows. [TestWhoseRows] fails if a list is missing
+// here.
 var rows = map[string]struct{ whose, query string }{
 	"GET /v1/agents":                             {mine, "?all=true&includeArchived=true"},
 	"GET /v1/agents/{id}":                        {single, ""},
@@ -103,8 +104,8 @@ func isList(rt rest.Route) bool {
 	return false
 }
 
-// A resident is a member who has one resource of each kind, all containing the
-// member's mark.
+// A resident is a member who has one resource of each kind. Every resource
+// contains the member's mark.
 type resident struct {
 	key, mark  string
 	userID     int64
@@ -181,8 +182,8 @@ func (r *resident) has(a answer) bool {
 	return false
 }
 
-// labelled returns machines, artifacts and connections that carry the agent's
-// id, so that a list shows whose they are.
+// labelled returns machines, artifacts and connections that contain the agent's
+// id, so that a list shows to whom they belong.
 type labelled struct {
 	machines.Machines
 	t *testing.T
@@ -220,7 +221,7 @@ func (labelledWork) Connections(_ context.Context, agentID string, _ uint64, _ i
 }
 
 // TestWhoseRows calls every list as two members who each have one resource of
-// every kind. Each must see their own rows and none of the other's.
+// every kind. Each must see their own rows and none of the other member's.
 func TestWhoseRows(t *testing.T) {
 	h := newHouse(t)
 	h.api.machines.Machines, h.api.machines.Artifacts, h.api.Work = labelled{t: t}, labelledArtifacts{}, labelledWork{h.work}

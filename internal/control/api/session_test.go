@@ -35,8 +35,8 @@ func (h *house) passkeyOfAnn() string {
 	return base64.RawURLEncoding.EncodeToString([]byte("spare"))
 }
 
-// linkOf creates a sign-in link for the user as an admin, and returns the part
-// after its #.
+// linkOf creates a sign-in link for the user as an admin, and returns the
+// link's fragment.
 func (h *house) linkOf(userID string) string {
 	h.t.Helper()
 	url := h.want(h.call("POST", "/v1/members/"+userID+"/link", ""), 201).text(h.t, "url")
@@ -47,7 +47,7 @@ func (h *house) linkOf(userID string) string {
 	return token
 }
 
-// enter signs in and returns the Cookie header.
+// enter signs in and returns the value of the Cookie header.
 func (h *house) enter(body string) string {
 	h.t.Helper()
 	a := h.want(h.callAs("", "POST", "/v1/session", body), 201)
@@ -104,8 +104,9 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// Requests that another site's page makes a browser send are rejected, whatever
-// their cookies, unless they only read; and the page cannot read the reply.
+// The server rejects requests that another site's page makes a browser send,
+// whatever their cookies are, unless the requests only read. The page cannot
+// read the reply.
 func TestCrossSite(t *testing.T) {
 	h := newHouse(t)
 	cookie := h.enter(`{"link":"` + h.linkOf("1") + `"}`)
@@ -162,8 +163,8 @@ func TestSecureCookie(t *testing.T) {
 }
 
 // A page at another host of the domain, such as a preview, can plant a cookie.
-// Under https it cannot plant the state of a sign-in that somebody else has
-// begun: browsers accept the prefix from this host only.
+// Under https it cannot plant the state of somebody else's sign-in: browsers
+// accept a cookie with the __Host- prefix only from this host.
 func TestPlantedVisit(t *testing.T) {
 	h := newHouse(t)
 	h.api.PublicURL = func() string { return "https://aloft.test" }
@@ -182,7 +183,8 @@ func TestPlantedVisit(t *testing.T) {
 			t.Errorf("beside a planted cookie: %q", got)
 		}
 	}
-	// The callbacks remove the cookies by the same name.
+	// The sign-in callbacks remove the cookies under the names with which they
+	// were set.
 	for _, path := range []string{"/v1/session/provider/callback", "/v1/mcp-sign-in/callback"} {
 		if c := h.want(h.callAs("", "GET", path, ""), 302).header.Get("Set-Cookie"); !strings.HasPrefix(c, "__Host-aloft_") {
 			t.Errorf("%s: cookie %s", path, c)
@@ -190,8 +192,8 @@ func TestPlantedVisit(t *testing.T) {
 	}
 }
 
-// Where browsers reach the server over https, a page of its host without TLS may
-// be anybody's in the network.
+// If browsers reach the server over https, anybody in the network can forge a
+// page of the same host over plain http.
 func TestPageWithoutTLS(t *testing.T) {
 	for _, row := range []struct {
 		public, host, origin string
@@ -200,10 +202,10 @@ func TestPageWithoutTLS(t *testing.T) {
 		{"https://aloft.test", "aloft.test", "https://aloft.test", true},
 		{"https://aloft.test", "aloft.test", "http://aloft.test", false},
 		{"https://aloft.test", "ALOFT.test", "http://Aloft.test", false},
-		{"https://aloft.test", "127.0.0.1:8080", "https://aloft.test", true}, // a proxy that changes the host
+		{"https://aloft.test", "127.0.0.1:8080", "https://aloft.test", true}, // a proxy changes the Host header
 		{"https://aloft.test", "127.0.0.1:8080", "http://127.0.0.1:8080", true},
 		{"http://127.0.0.1:8080", "localhost:8080", "http://localhost:8080", true},
-		{"http://aloft.test", "aloft.test", "https://aloft.test", true}, // a proxy that public_url does not name
+		{"http://aloft.test", "aloft.test", "https://aloft.test", true}, // public_url does not name the proxy, which uses TLS
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil)
 		r.Host = row.host
@@ -225,7 +227,7 @@ func TestMembers(t *testing.T) {
 	for _, of := range []string{"admin", "owner"} {
 		h.want(h.callAs(adminsKey, "POST", "/v1/members", `{"email":"n@example.com","role":"`+of+`"}`), 403)
 	}
-	h.want(h.callAs(adminsKey, "POST", "/v1/members/1/link", ""), 403) // the user is an owner
+	h.want(h.callAs(adminsKey, "POST", "/v1/members/1/link", ""), 403) // user 1 is an owner
 	h.want(h.callAs(adminsKey, "PATCH", "/v1/members/1", `{"disabled":true}`), 403)
 	h.want(h.callAs(adminsKey, "PATCH", "/v1/members/"+id, `{"role":"admin"}`), 403)
 	cookie := h.enter(`{"link":"` + strings.TrimPrefix(made.text(t, "link.url"), home+"/sign-in#link=") + `"}`)
@@ -238,7 +240,7 @@ func TestMembers(t *testing.T) {
 	h.want(h.call("PATCH", "/v1/members/1", `{"role":"member"}`), 409) // the last owner
 	h.want(h.call("PATCH", "/v1/members/4", `{"role":"owner"}`), 200)
 	h.want(h.call("PATCH", "/v1/members/1", `{"role":"member"}`), 200)
-	h.want(h.call("PATCH", "/v1/members/4", `{"role":"viewer"}`), 403) // no longer an admin
+	h.want(h.call("PATCH", "/v1/members/4", `{"role":"viewer"}`), 403) // Ann is no longer an admin
 	if a := h.want(h.callAs(bensKey, "GET", "/v1/members", ""), 200); len(a.get(t, "items").([]any)) != 5 {
 		t.Errorf("members: %s", a.body)
 	}
@@ -260,7 +262,7 @@ func TestKeys(t *testing.T) {
 		h.want(h.callAs(bensKey, "POST", "/v1/me/keys", bad), 400)
 	}
 	id := strconv.Itoa(int(a.get(t, "id").(float64)))
-	h.want(h.call("DELETE", "/v1/me/keys/"+id, ""), 404) // the keys belong to Ann
+	h.want(h.call("DELETE", "/v1/me/keys/"+id, ""), 404) // the key belongs to Ben
 	h.want(h.callAs(bensKey, "DELETE", "/v1/me/keys/"+id, ""), 204)
 	h.want(h.callAs(key, "GET", "/v1/agents", ""), 401)
 	sub := h.want(h.call("POST", "/v1/sub-tokens", `{"forUserId":2}`), 200).text(t, "accessToken")
@@ -310,8 +312,8 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// Requests without authentication cannot fill the audit log: those that are
-// throttled or invalid are not recorded.
+// Requests without authentication cannot fill the audit log: throttled and
+// invalid requests are not recorded.
 func TestAuditIsNotFlooded(t *testing.T) {
 	h := newHouse(t)
 	looked := 0
@@ -337,12 +339,12 @@ func TestAddress(t *testing.T) {
 		want              string
 	}{
 		{"192.0.2.1:5", "", local, "192.0.2.1"},
-		{"192.0.2.1:5", "203.0.113.9", local, "192.0.2.1"}, // no trusted proxy
-		{"127.0.0.1:5", "203.0.113.9", nil, "127.0.0.1"},   // a program of the host, and no proxy
+		{"192.0.2.1:5", "203.0.113.9", local, "192.0.2.1"}, // the sender is not a trusted proxy
+		{"127.0.0.1:5", "203.0.113.9", nil, "127.0.0.1"},   // the sender is a program on this host, and no proxy is trusted
 		{"[::1]:5", "203.0.113.9", nil, "::1"},
 		{"127.0.0.1:5", "203.0.113.9", local, "203.0.113.9"},
 		{"[::ffff:127.0.0.1]:5", "203.0.113.9", local, "203.0.113.9"},
-		{"[::1]:5", "198.51.100.1, 203.0.113.9", local, "203.0.113.9"}, // the first is the client's own word
+		{"[::1]:5", "198.51.100.1, 203.0.113.9", local, "203.0.113.9"}, // the client itself may have sent the first address
 		{"[::1]:5", "198.51.100.1, 203.0.113.9, 127.0.0.1", local, "203.0.113.9"},
 		{"127.0.0.1:5", "203.0.113.9, unknown", local, "127.0.0.1"},
 		{"127.0.0.1:5", "", local, "127.0.0.1"},

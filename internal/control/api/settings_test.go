@@ -62,7 +62,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// Agents fix failed checks unless an admin turns it off.
+// Agents fix failed checks unless an admin disables it.
 func TestFixFailedChecksSetting(t *testing.T) {
 	h := newHouse(t)
 	if got := h.want(h.call("GET", "/v1/settings", ""), 200).get(t, "fixFailedChecks"); got != true {
@@ -86,8 +86,8 @@ func (h *house) created(id string) *agent.Created {
 	return events[0].Body.(*agent.Created)
 }
 
-// Lists hide the activity of agents that were created after an admin turned
-// summaries off.
+// Lists hide the activity of agents that are created after an admin has
+// disabled summaries.
 func TestHiddenSummary(t *testing.T) {
 	h := newHouse(t)
 	doing := func(id string) any {
@@ -151,10 +151,10 @@ func TestRetention(t *testing.T) {
 	}
 	h.want(h.call("GET", "/v1/agents/"+old, ""), 404)
 	h.want(h.call("GET", "/v1/agents/"+busy, ""), 200)
-	h.want(h.call("GET", "/v1/agents/"+kept, ""), 200) // created before the change
+	h.want(h.call("GET", "/v1/agents/"+kept, ""), 200) // the agent was created before the change
 }
 
-// A network setting is applied completely or not at all.
+// The server applies a network setting completely or not at all.
 func TestTeamNetwork(t *testing.T) {
 	h := newHouse(t)
 	const at = "/v1/settings"
@@ -177,10 +177,10 @@ func TestTeamNetwork(t *testing.T) {
 	}
 }
 
-// The team cannot keep machines longer than the server does.
+// The team cannot keep machines longer than the server allows.
 func TestMachineRetention(t *testing.T) {
 	h := newHouse(t)
-	h.want(h.call("PATCH", "/v1/settings", `{"machineRetentionDays":90}`), 200) // the server keeps machines for ever
+	h.want(h.call("PATCH", "/v1/settings", `{"machineRetentionDays":90}`), 200) // this server keeps machines forever
 	h.api.accounts.MachineRetention = 30 * 24 * time.Hour
 	if a := h.want(h.call("PATCH", "/v1/settings", `{"machineRetentionDays":31}`), 400); !strings.Contains(string(a.body), "limit of 30 days") {
 		t.Errorf("more than the server: %s", a.body)

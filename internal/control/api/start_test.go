@@ -10,7 +10,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// start starts an agent for a user, as the server does.
+// start starts an agent on behalf of a user, as the server's own components do.
 func (h *house) start(userID int64, q agents.Request) error {
 	owner, err := agents.ActFor(h.t.Context(), h.store, userID)
 	if err != nil {
@@ -21,8 +21,8 @@ func (h *house) start(userID int64, q agents.Request) error {
 	return err
 }
 
-// Requests that the server makes for a user obey the rules for that user's
-// requests, and take effect once for each id.
+// A request that the server makes on behalf of a user obeys the rules for that
+// user's requests, and takes effect once per id.
 func TestStartForAUser(t *testing.T) {
 	h := newHouse(t)
 	h.api.pulls.Pulls = &forgeNotes{}

@@ -81,7 +81,7 @@ func readEvents(t *testing.T, r io.Reader) []event {
 	}
 }
 
-// open opens a stream as Ann, which is closed when the test ends.
+// open opens a stream as Ann. The stream is closed when the test ends.
 func (h *house) open(path, last string) *http.Response {
 	h.t.Helper()
 	req, err := http.NewRequestWithContext(h.t.Context(), "GET", h.http.URL+path, nil)
@@ -106,7 +106,7 @@ func (h *house) open(path, last string) *http.Response {
 
 func streamOf(id, runID string) string { return "/v1/agents/" + id + "/runs/" + runID + "/stream" }
 
-// The golden file has the stream of a run with every kind of event.
+// The golden file contains the stream of a run that has every kind of event.
 func TestProjector(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	created := &agent.RunCreated{Prompt: conversation.Text(conversation.User, "Mend it")}
@@ -225,7 +225,8 @@ func TestStreamLive(t *testing.T) {
 }
 
 // A client may lose its connection after any frame, and the server may restart
-// meanwhile. With the id of the last frame the client gets exactly the rest.
+// before the client resumes. With the id of the last frame the client gets
+// exactly the remaining frames.
 func TestStreamResumesAnywhere(t *testing.T) {
 	h := newHouse(t)
 	id, runID := h.begin()
@@ -238,7 +239,7 @@ func TestStreamResumesAnywhere(t *testing.T) {
 	}
 	for i, e := range whole {
 		if i+1 < len(whole) && whole[i+1].id == e.id {
-			continue // the twin is sent in the same write
+			continue // the server sends the twin frame in the same write
 		}
 		all := readEvents(t, h.open(path, e.id).Body)
 		if all[0].name != "status" {
@@ -246,7 +247,7 @@ func TestStreamResumesAnywhere(t *testing.T) {
 		}
 		want := whole[i+1:]
 		if len(want) == 0 {
-			want = whole[i:] // done is sent again, to end the connection
+			want = whole[i:] // the server sends done again, to end the connection
 		}
 		if d := cmp.Diff(want, identified(all), cmp.AllowUnexported(event{})); d != "" {
 			t.Fatalf("after %+v:\n%s", e, d)
@@ -263,8 +264,8 @@ func identified(events []event) []event {
 	return slices.DeleteFunc(slices.Clone(events), func(e event) bool { return e.id == "" })
 }
 
-// A client that is disconnected again and again by a restarting server, while
-// the run works, sees each frame once.
+// A restarting server disconnects a client again and again while the run works.
+// The client must get each frame once.
 func TestStreamOverRestarts(t *testing.T) {
 	h := newHouse(t)
 	id, runID := h.begin()

@@ -14,7 +14,7 @@ import (
 const then = `{"prompt":{"text":"then this"}}`
 
 // turnsOf journals the events that the route shows or removes, and returns the
-// number of the last one.
+// sequence number of the last event.
 func (h *house) turnsOf(id, runID, route string) string {
 	var body agent.Body
 	switch {
@@ -49,7 +49,7 @@ func TestQueue(t *testing.T) {
 		t.Errorf("it waits: %s", list.body)
 	}
 	h.append(id, runID, finish())
-	// Queued prompts go first, even if none has been started.
+	// Queued prompts are sent before a new one, even if none has been started.
 	h.want(h.call("POST", path, `{"prompt":{"text":"the last"}}`), 201)
 	if s := h.folded(id); s.Run.ID != next || s.Asked[len(s.Asked)-1] != "then this" || len(s.Agent.Queue) != 1 {
 		t.Errorf("%s works on %q, and %v waits", s.Run.ID, s.Asked, s.Agent.Queue)
@@ -126,7 +126,7 @@ func TestEventImage(t *testing.T) {
 	id, runID := h.begin()
 	at := h.append(id, runID, &agent.CallDone{CallID: "c", Images: []conversation.Image{{MediaType: "image/svg+xml", Data: []byte("<svg/>")}, {MediaType: "image/png", Data: pixel}}})[0].Seq
 	path := "/v1/agents/" + id + "/events/" + strconv.FormatInt(at, 10) + "/images/"
-	h.want(h.call("GET", path+"0", ""), 404) // a document that may contain scripts
+	h.want(h.call("GET", path+"0", ""), 404) // the server does not return a document that may contain scripts
 	h.want(h.call("GET", path+"2", ""), 404)
 	h.want(h.call("GET", path+"-1", ""), 404)
 	h.want(h.callAs(bensKey, "GET", path+"1", ""), 404)

@@ -52,7 +52,7 @@ func (h *house) deliveryOf(id, runID, route string) string {
 	return list[0].ID
 }
 
-// Receivers of /v0 webhooks get only the one event that /v0 has.
+// A /v0 webhook gets only the one event that /v0 defines.
 func TestWhatAWebhookHears(t *testing.T) {
 	for _, row := range []struct{ path, body, id string }{
 		{"/v0/agents", `{"prompt":{"text":"x"},"source":{"repository":"https://git.example.com/o/r"},"webhook":{"url":"` + hookURL + `"}}`, "id"},
@@ -146,8 +146,8 @@ func TestImagesByURL(t *testing.T) {
 		t.Errorf("v0: %v, %v", events, err)
 	}
 
-	// A repeated request gets the first reply, even if the image URL returns
-	// something else by now.
+	// A repeated request gets the first reply, even if the image URL now
+	// returns another image.
 	picture = "\x89PNG\r\n\x1a\n another"
 	again := h.want(h.call("POST", "/v1/agents", body, "Idempotency-Key", "k"), 201)
 	gone.Store(true)

@@ -24,8 +24,8 @@ import (
 
 const id = "bc-00000000-0000-4000-8000-000000000001"
 
-// folder is a machine's folder of artifacts: contents by name. Reading a file
-// whose name begins with "broken" fails before the end.
+// folder is a machine's artifacts folder: file contents by name. Reading a file
+// whose name begins with "broken" fails halfway.
 type folder map[string]string
 
 func (f folder) List(context.Context) (list []Remote, more bool, err error) {
@@ -41,7 +41,7 @@ func (f folder) Read(_ context.Context, name string, to io.Writer) error {
 		_, _ = io.WriteString(to, "half of")
 		return errors.New("the machine is gone")
 	}
-	for piece := range slices.Chunk([]byte(f[name]), 7) { // small pieces, so that secrets are split
+	for piece := range slices.Chunk([]byte(f[name]), 7) { // small pieces split the secrets
 		if _, err := to.Write(piece); err != nil {
 			return err
 		}
@@ -112,7 +112,7 @@ func TestArtifactsOutliveTheirFolder(t *testing.T) {
 		t.Errorf("left %v", left)
 	}
 	collect(t, s, folder{"a.txt": "one, changed"}) // the other files were deleted in the machine
-	s = open(t, dir, DefaultLimits)                // another server
+	s = open(t, dir, DefaultLimits)                // the store of another server
 	if got := names(t, s); !slices.Equal(got, []string{"a.txt", "deep/er/b", "empty"}) {
 		t.Errorf("kept %q", got)
 	}
@@ -196,7 +196,7 @@ func TestWhatIsNotKept(t *testing.T) {
 	}
 }
 
-// liar sends more than it announced.
+// liar sends more bytes than it announced.
 type liar struct{}
 
 func (liar) List(context.Context) ([]Remote, bool, error) {
@@ -217,7 +217,8 @@ func TestACopyThatFailedIsMadeAgain(t *testing.T) {
 	if left := collect(t, s, folder{"broken": "x"}); len(left) != 1 || objects(t, dir) != 0 {
 		t.Errorf("left %q, and %d objects", left, objects(t, dir))
 	}
-	// A crash between the contents and the index leaves no artifact.
+	// If the server crashes between writing the contents and the index, the
+	// artifact does not exist.
 	f := folder{"a": "one"}
 	r, _, _ := f.List(t.Context())
 	if _, err := s.copy(t.Context(), id, r[0], f, nil, 100); err != nil {

@@ -13,7 +13,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// next is the handler after the desk.
+// next is the handler that the desk calls.
 type next struct {
 	got []inbound.Change
 	err error
@@ -29,7 +29,7 @@ type world struct {
 	forge   *fake.Forge
 	repo    forge.Repo
 	next    *next
-	started map[string]string // agent ids and the URLs of pull requests
+	started map[string]string // URLs of pull requests by agent id
 	refuse  error
 	desk    *autoreview.Desk
 }
@@ -53,7 +53,7 @@ func newWorld() *world {
 	return w
 }
 
-// Each commit of an open pull request is reviewed once.
+// The desk reviews each commit of an open pull request once.
 func TestEachCommitIsReviewedOnce(t *testing.T) {
 	w := newWorld()
 	w.forge.Push(w.repo, "b")
@@ -96,7 +96,8 @@ func TestEachCommitIsReviewedOnce(t *testing.T) {
 	if len(w.next.got) != 6 {
 		t.Errorf("the next handler got %d changes", len(w.next.got))
 	}
-	// Other kinds of changes and other repositories are only passed on.
+	// The desk only forwards other kinds of changes, and changes of other
+	// repositories.
 	w.forge.Calls()
 	for _, c := range []inbound.Change{{Repo: w.repo, Number: p.Number, Kind: inbound.Comment}, {Repo: forge.Repo{Host: "git.test", Path: "o/x"}, Number: 1, Kind: inbound.PullRequest}} {
 		if err := w.desk.Changed(t.Context(), c); !errors.Is(err, w.next.err) || len(w.forge.Calls()) != 0 {
@@ -105,8 +106,8 @@ func TestEachCommitIsReviewedOnce(t *testing.T) {
 	}
 }
 
-// Pull requests of people who may not write are reviewed only if the configuration
-// says so.
+// The desk reviews pull requests of people without write access only if the
+// configuration says so.
 func TestAuthors(t *testing.T) {
 	w := newWorld()
 	w.forge.Push(w.repo, "b")
@@ -130,8 +131,8 @@ type strangers struct{ *fake.Forge }
 
 func (strangers) MayWrite(context.Context, forge.Repo, string) (bool, error) { return false, nil }
 
-// Errors that a later attempt may not have are returned, so that the event is handled
-// again. Others are the reason why the event is ignored.
+// The desk returns errors that may be temporary, so that the event is handled again.
+// Other errors become the reason why the event is ignored.
 func TestErrors(t *testing.T) {
 	w := newWorld()
 	w.forge.Push(w.repo, "b")
@@ -163,7 +164,7 @@ func TestErrors(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	w.next.err = nil
-	if err := w.desk.Changed(t.Context(), change); err != nil { // it is reviewed already, but the next handler has acted
+	if err := w.desk.Changed(t.Context(), change); err != nil { // the commit is already reviewed, and the next handler has succeeded
 		t.Errorf("got %v", err)
 	}
 }

@@ -42,7 +42,7 @@ func write(t testing.TB, path, text string, mode fs.FileMode) {
 	}
 }
 
-// example makes a data folder with something in every entry of [Folder].
+// example makes a data folder in which every entry of [Folder] has content.
 func example(t testing.TB) string {
 	t.Helper()
 	data := filepath.Join(t.TempDir(), "data")
@@ -103,7 +103,7 @@ func restore(t testing.TB, text []byte, data string, k age.Identity) error {
 	return err
 }
 
-// list returns the files below dir, with mode, owner and content.
+// list returns the files below dir with their mode, owner and content.
 func list(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -187,8 +187,8 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// TestLayersAndImages checks that kept layers come with those below them, and images
-// that no registry has with their layers.
+// TestLayersAndImages checks that a backup contains the kept layers with their
+// parents, and the images that no registry has with their layers.
 func TestLayersAndImages(t *testing.T) {
 	data, k := example(t), key(t)
 	s, err := layer.Open(filepath.Join(data, layersPath), logger)
@@ -274,7 +274,7 @@ func wantFault(t *testing.T, err error, code string) {
 	}
 }
 
-// nothing checks that a failed restore left nothing beside its target.
+// nothing fails the test if a failed restore has left files beside its target.
 func nothing(t *testing.T, to string) {
 	t.Helper()
 	left, err := os.ReadDir(filepath.Dir(to))
@@ -283,8 +283,8 @@ func nothing(t *testing.T, to string) {
 	}
 }
 
-// Disks that no archive can hold are left out, with those that are based on them.
-// The others are backed up.
+// A backup omits disks that no archive can represent, and the disks that are
+// based on them. It contains all others.
 func TestDisksThatNoArchiveHolds(t *testing.T) {
 	data, k := example(t), key(t)
 	s, err := layer.Open(filepath.Join(data, layersPath), logger)
@@ -307,7 +307,7 @@ func TestDisksThatNoArchiveHolds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 3000 { // a path of 6000 bytes
+		for range 3000 { // the path has 6000 bytes
 			next, err := (*os.Root)(nil), at.Mkdir("d", 0o755)
 			if err == nil {
 				next, err = at.OpenRoot("d")
@@ -374,8 +374,8 @@ func TestDamagedBackups(t *testing.T) {
 	nothing(t, to)
 }
 
-// seal returns an encrypted archive of the entries. If the last entry is not a
-// manifest, it adds the manifest of the entries.
+// seal returns an encrypted archive of the entries. It appends their manifest
+// if the last entry is not a manifest.
 func seal(t testing.TB, k *age.X25519Identity, entries []entry) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -469,7 +469,7 @@ func TestHostileBackups(t *testing.T) {
 	wantFault(t, restore(t, seal(t, k, []entry{head(Format + 1), db}), to, k), "backup_too_new")
 }
 
-// FuzzRestore restores archives that somebody with the public key has made.
+// FuzzRestore restores archives made by somebody who has the public key.
 func FuzzRestore(f *testing.F) {
 	k := key(f)
 	f.Add("data/artifacts/a", byte(tar.TypeReg), "x", "data/artifacts/../../evil", byte(tar.TypeReg), "/etc")
@@ -496,7 +496,7 @@ func FuzzRestore(f *testing.F) {
 				err = a.tar.WriteHeader(&e.Header)
 			}
 			if err != nil {
-				t.Skip() // tar cannot express it
+				t.Skip() // tar cannot represent it
 			}
 		}
 		if err := a.document(manifestName, manifest{Files: a.files}); err != nil {
@@ -542,7 +542,7 @@ func TestTargets(t *testing.T) {
 	}
 	wantFault(t, restore(t, text, data, k), "data_in_use")
 
-	// A killed restore has left its folder; another one is running.
+	// A killed restore has left its folder, and another restore is running.
 	to := filepath.Join(t.TempDir(), "new")
 	write(t, filepath.Join(filepath.Dir(to), ".new.restore-killed/aloft.db"), "x", 0o600)
 	other := filepath.Join(filepath.Dir(to), ".new.restore-running")
@@ -570,8 +570,8 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// TestFolderTakenMeanwhile checks that a server that starts on the folder during the
-// restore keeps its files.
+// TestFolderTakenMeanwhile checks that if a server starts on the folder during a
+// restore, the server's files are kept.
 func TestFolderTakenMeanwhile(t *testing.T) {
 	data, k := example(t), key(t)
 	text, _ := create(t, data, k)
@@ -616,8 +616,8 @@ func TestWhatCannotBeBackedUp(t *testing.T) {
 	}
 }
 
-// TestArtifactsWhileTheyChange replaces an agent's artifacts while they are backed up:
-// each file that the restored index names is there.
+// TestArtifactsWhileTheyChange replaces an agent's artifacts during a backup. The
+// restored folder must contain each file that the restored index names.
 func TestArtifactsWhileTheyChange(t *testing.T) {
 	data, k := example(t), key(t)
 	dir := filepath.Join(data, artifacts, "bc-1")
@@ -658,8 +658,8 @@ func TestArtifactsWhileTheyChange(t *testing.T) {
 	}
 }
 
-// TestFolderIsDocumented checks that the page has a row for each entry, with
-// its treatment in a backup.
+// TestFolderIsDocumented checks that the page has a row for each entry, which
+// says how a backup treats the entry.
 func TestFolderIsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/guide/backup.md")
 	if err != nil {
@@ -676,7 +676,7 @@ func TestFolderIsDocumented(t *testing.T) {
 	}
 }
 
-// TestUnknown checks that an entry that is in no list is reported.
+// TestUnknown checks that a backup reports an entry that no list contains.
 func TestUnknown(t *testing.T) {
 	data := example(t)
 	write(t, filepath.Join(data, "new"), "x", 0o600)

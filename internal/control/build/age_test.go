@@ -25,8 +25,8 @@ func TestYoung(t *testing.T) {
 	}
 }
 
-// TestExpired checks that a clock jumping ahead removes nothing before things
-// have been too old for the whole grace.
+// TestExpired checks that a clock that jumps ahead removes nothing until the
+// grace period has passed.
 func TestExpired(t *testing.T) {
 	now := time.Now()
 	e := expired{now: func() time.Time { return now }}

@@ -2,7 +2,8 @@ package build
 
 import "testing"
 
-// A repository must not choose an image that consists of the server's own files.
+// A repository must not select an image that consists of the server's own
+// files.
 func TestImagesOfTheHost(t *testing.T) {
 	for image, want := range map[string]bool{
 		"host": true, "host@debian-12": true, "rootfs:/": true, "oci:/srv/x": true, "local:base": true,

@@ -10,7 +10,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// TestFailedBuild checks that the machine of a failed build can be visited, stops
+// TestFailedBuild checks that a failed build's machine accepts visitors, stops
 // after the last visitor, and is removed when it uses too much disk space.
 func TestFailedBuild(t *testing.T) {
 	s, git := opened(t, t.TempDir(), func(c *Config) { c.FailedBuildsFor = time.Hour }), gittest.New(t)
@@ -32,8 +32,8 @@ func TestFailedBuild(t *testing.T) {
 	if _, err := first.Conn.RunCommand(t.Context(), "stat -c %s /tmp/big", time.Minute, &out); err != nil || out.String() != "2097152\n" {
 		t.Errorf("in the failed machine: %q, %v", &out, err)
 	}
-	// A machine that fills the disk is stopped despite its visitors, who can come
-	// back.
+	// A machine that fills the disk is stopped even while it has visitors. They
+	// can connect again.
 	if ours, err := s.builder.Stop(t.Context(), machineOf(r.ID), fault.Exhausted("the disk is full")); !ours || err != nil {
 		t.Errorf("stopped for its disk: %v, %v", ours, err)
 	}
@@ -47,7 +47,7 @@ func TestFailedBuild(t *testing.T) {
 		t.Errorf("in the failed machine again: %q, %v", &out, err)
 	}
 	s.builder.FailedBuildsBytes = 1 << 20
-	if err := s.builder.tidy(t.Context()); err != nil { // not while somebody visits it
+	if err := s.builder.tidy(t.Context()); err != nil { // a machine with a visitor is not removed
 		t.Fatal(err)
 	}
 	for _, v := range []*Visit{first, second, third} {
@@ -56,7 +56,7 @@ func TestFailedBuild(t *testing.T) {
 			t.Error("the failed machine was removed while a visitor was in it")
 		default:
 		}
-		_, _ = v.Close(), v.Close() // closing twice counts once
+		_, _ = v.Close(), v.Close() // closing the visit twice counts once
 	}
 	select {
 	case <-third.Conn.Done():

@@ -44,9 +44,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// child runs a server on the folder args[0] that is killed at the step args[2].
-// It builds the environment of the repository args[1] or, if given, saves the
-// disk of the machine args[3] as the snapshot args[4].
+// child runs a server on the folder args[0], which is killed at the step
+// args[2]. The server builds the environment of the repository args[1]. If
+// args[3] and args[4] are given, it instead saves the disk of the machine
+// args[3] as the snapshot args[4].
 func child(args []string) error {
 	s, err := open(args[0])
 	if err != nil {
@@ -66,8 +67,8 @@ func child(args []string) error {
 	return errors.Join(err, s.close())
 }
 
-// site is everything that a building server needs: store, layers, machines and
-// git gateway.
+// site contains everything that a server needs for builds: store, layers,
+// machines and git gateway.
 type site struct {
 	dir     string
 	store   *sqlite.Store
@@ -177,7 +178,7 @@ func (s *site) built(t *testing.T, url string, want environment.Status) environm
 }
 
 // agree fails the test unless every build has ended, every active build has a
-// layer, no failed build has one, and no machine is left.
+// layer, no failed build has a layer, and no machine is left.
 func (s *site) agree(t *testing.T) {
 	t.Helper()
 	open, err := s.store.OpenBuilds(t.Context())
@@ -192,7 +193,7 @@ func (s *site) agree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, l := range kept { // a formerly active build keeps its layer for a while
+	for _, l := range kept { // a build that was active keeps its layer for a while
 		if r, err := s.store.Build(t.Context(), l.ID); err != nil || r.Status != environment.Succeeded {
 			t.Errorf("the layer %s is of the build %+v, %v", l.ID, r, err)
 		}
@@ -230,13 +231,13 @@ func (s *site) on(t *testing.T, r environment.Record, command string) string {
 	return out.String()
 }
 
-// committed commits a different install to the repository.
+// committed commits a changed install command to the repository.
 func committed(git *gittest.Server, name, install string) {
 	git.Commit(name, "main", "Install", map[string]string{".aloft/environment.json": fmt.Sprintf(`{"install": %q}`, install)})
 }
 
 // TestServerIsKilledInEveryStep kills the server in every step of a build. The
-// next server must end the build, leave nothing half made, start machines only
+// next server must end the build, leave no partial files, start machines only
 // from complete layers, and build again.
 func TestServerIsKilledInEveryStep(t *testing.T) {
 	git, dir := gittest.New(t), t.TempDir()
@@ -282,8 +283,8 @@ func TestServerIsKilledInEveryStep(t *testing.T) {
 }
 
 // TestMachineIsKilledInABuild checks that a build ends when its machine dies or
-// the disk is full, that it leaves nothing behind, and that the active build
-// stays active.
+// the disk is full. Nothing must be left behind, and the active build must stay
+// active.
 func TestMachineIsKilledInABuild(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("app", map[string]string{".aloft/environment.json": `{"install": "echo first > ~/made"}`})
@@ -296,10 +297,10 @@ func TestMachineIsKilledInABuild(t *testing.T) {
 	}{
 		{"made", "", environment.TerminalFailure, s.kill},
 		{"booted", "", environment.TerminalFailure, s.kill},
-		{"installed", "", "", s.kill}, // everything to be saved is already on the disk
+		{"installed", "", "", s.kill}, // all files to be saved are already on the disk
 		{"booted", "", environment.TerminalFailure, s.killInit},
 		{"installed", "", "", s.killInit},
-		{"stopped", "", "", s.killInit}, // nothing runs any more when the disk is frozen
+		{"stopped", "", "", s.killInit}, // no process runs when the disk is frozen
 		{"booted", "the disk is full", environment.InstallFailed, func(id string) error {
 			ours, err := s.builder.Stop(t.Context(), id, fault.Exhausted("the disk is full"))
 			if !ours {
@@ -341,7 +342,8 @@ func TestMachineIsKilledInABuild(t *testing.T) {
 	if got := s.on(t, active, "cat ~/made"); got != "stopped\n" {
 		t.Errorf("a machine of the build has %q", got)
 	}
-	// During install, kill either PID 1 or everything else in the machine.
+	// While install runs, kill either PID 1 or every other process in the
+	// machine.
 	for install, failure := range map[string]environment.Failure{
 		"echo half > ~/made; sync; echo it runs; sleep 600":       environment.TerminalFailure,
 		"echo half > ~/made; sync; sh -c 'kill -9 -1'; sleep 600": environment.InstallFailed,
@@ -369,7 +371,7 @@ func TestMachineIsKilledInABuild(t *testing.T) {
 		if err != nil || r.Status != environment.Failed || r.FailureType != failure || r.Message == "" || strings.Contains(r.Message, "ended after") {
 			t.Errorf("%s: the build is %+v, %v", install, r, err)
 		}
-		if err := s.builder.destroy(t.Context(), r.MachineID); err != nil { // the failed machine is kept for inspection
+		if err := s.builder.destroy(t.Context(), r.MachineID); err != nil { // the failed build's machine is kept for inspection
 			t.Error(err)
 		}
 		s.agree(t)
@@ -380,7 +382,7 @@ func TestMachineIsKilledInABuild(t *testing.T) {
 	if got := s.on(t, active, "cat ~/made"); got != "stopped\n" {
 		t.Errorf("a machine of the active build has %q", got)
 	}
-	// If the disk is full from the start, no machine is created.
+	// If the disk is already full, no machine is created.
 	s.builder.Room = func() error { return fault.Exhausted("the disk is nearly full").Named("disk_full") }
 	committed(git, "app", "true")
 	if r, err := s.build(t.Context(), url); fault.Of(err).Code != "disk_full" {
@@ -399,8 +401,8 @@ func (s *site) kill(id string) error {
 	return m.(machine.Snapshotter).Stop(context.Background())
 }
 
-// killInit kills PID 1 of a machine from outside, and so the whole machine. It
-// ignores a machine that has ended.
+// killInit kills a machine's PID 1 from outside, which ends the machine. It
+// does nothing if the machine has already ended.
 func (s *site) killInit(id string) error {
 	data, err := os.ReadFile(filepath.Join(s.dir, "machines", "machines", id, "init.json"))
 	if err != nil {
@@ -456,7 +458,8 @@ func TestNothingHasChanged(t *testing.T) {
 			t.Errorf("a build that nobody needs: %+v", r)
 		}
 	}
-	// If the layer or the image below it is removed, the build is made again.
+	// If the layer, or the image below the layer, is removed, the server builds
+	// again.
 	if err := s.runtime.Layers().Delete(first.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -465,8 +468,8 @@ func TestNothingHasChanged(t *testing.T) {
 	}
 }
 
-// TestImageIsGone checks that the next base is used, with a note, if the image
-// below a base is unavailable: below a build, as the image itself, and below a
+// TestImageIsGone checks that if the image below a base is unavailable, the
+// next base is used, with a note. The base is a build, the image itself, or a
 // snapshot.
 func TestImageIsGone(t *testing.T) {
 	git := gittest.New(t)
@@ -521,9 +524,9 @@ func TestImageIsGone(t *testing.T) {
 	}
 }
 
-// TestSeveralRepositoriesAreOneBuild checks builds of several repositories: all
-// are cloned side by side, install runs in the first, and a change of install's
-// inputs in any of them counts.
+// TestSeveralRepositoriesAreOneBuild checks builds of several repositories. All
+// are cloned side by side, install runs in the first, and a changed input of
+// install in any of them causes a new build.
 func TestSeveralRepositoriesAreOneBuild(t *testing.T) {
 	git := gittest.New(t)
 	app := git.Repo("app", map[string]string{".aloft/environment.json": `{"install": "cat name ../lib/name /workspace/lib/deps.txt > ~/made"}`, "name": "app\n"})
@@ -558,8 +561,8 @@ func TestSeveralRepositoriesAreOneBuild(t *testing.T) {
 	if b := prepare("deps"); b.Layer != first.Layer || !b.Install {
 		t.Errorf("a change of what install reads in the second: %+v", b)
 	}
-	// The first repository alone has an environment of its own, and does not use
-	// the build of both.
+	// The first repository alone has its own environment, and does not use the
+	// build of both repositories.
 	alone, err := s.build(t.Context(), app)
 	if err != nil || alone.Status != environment.Failed || alone.EnvironmentID == r.EnvironmentID {
 		t.Errorf("the first alone: %+v, %v", alone, err)
@@ -569,8 +572,8 @@ func TestSeveralRepositoriesAreOneBuild(t *testing.T) {
 	}
 }
 
-// TestBuildsOfOneSavedEnvironmentAtOnce builds two repositories with one saved
-// environment concurrently. Each must get its own build.
+// TestBuildsOfOneSavedEnvironmentAtOnce builds one saved environment for two
+// repositories concurrently. Each repository must get its own build.
 func TestBuildsOfOneSavedEnvironmentAtOnce(t *testing.T) {
 	git := gittest.New(t)
 	urls := []string{git.Repo("one", map[string]string{"one": ""}), git.Repo("two", map[string]string{"two": ""})}

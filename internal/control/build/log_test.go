@@ -10,8 +10,8 @@ import (
 )
 
 // TestLogOfAGigabyte checks that a gigabyte of output fills neither memory nor
-// disk. The log keeps the beginning, the end and the number of bytes between,
-// even if the output is a single line.
+// disk. The log keeps the beginning, the end, and the number of bytes between
+// them, even if the output is a single line.
 func TestLogOfAGigabyte(t *testing.T) {
 	for name, piece := range map[string]string{"lines": strings.Repeat("y\n", 16<<10), "one line": strings.Repeat("y", 32<<10)} {
 		t.Run(name, func(t *testing.T) {

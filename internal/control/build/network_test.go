@@ -11,9 +11,9 @@ import (
 	"aloft/internal/policy"
 )
 
-// TestNetworkOfABuild checks that a build can reach only what the policies of
-// the server, the team and the environment all allow, and that it does not run
-// if the team's policy cannot be read.
+// TestNetworkOfABuild checks that a build can connect only to hosts that the
+// policies of the server, the team and the environment all allow. It must not
+// run if the team's policy cannot be read.
 func TestNetworkOfABuild(t *testing.T) {
 	team, broken := agent.Egress{}, error(nil)
 	b := New(Config{Network: policy.Network{Mode: policy.AllowAll}, TeamEgress: func(context.Context, time.Time) (agent.Egress, error) { return team, broken }})

@@ -14,7 +14,7 @@ import (
 	"aloft/internal/environment"
 )
 
-// planner returns a Builder on a real mirror of a real repository.
+// planner returns a Builder with a real mirror of a real repository.
 func planner(t *testing.T) (*Builder, *gittest.Server) {
 	t.Helper()
 	g, err := gateway.New(gateway.Config{Dir: t.TempDir()})
@@ -79,8 +79,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestLinkedEnvironment checks that a symbolic link in place of the environment
-// file is not followed but reported.
+// TestLinkedEnvironment checks that an environment file that is a symbolic link
+// is reported and not followed.
 func TestLinkedEnvironment(t *testing.T) {
 	b, git := planner(t)
 	url := git.Repo("r", map[string]string{"ci/environment.json": `{"install": "make"}`})

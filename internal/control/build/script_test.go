@@ -68,7 +68,7 @@ func TestKeepScript(t *testing.T) {
 		if err != nil || second.ID != first.ID || second.VersionID == first.VersionID {
 			t.Errorf("%s: then %+v, %v", name, second, err)
 		}
-		// A call repeated after a crash has the same result as a single call.
+		// If a call is repeated after a crash, the result is the same.
 		again, err := b.KeepScript(t.Context(), a, "call-1", "make deps")
 		if err != nil || again.VersionID != first.VersionID || installs(a) != "make more" {
 			t.Errorf("%s: again %+v, %v, install is %q", name, again, err, installs(a))
@@ -77,7 +77,7 @@ func TestKeepScript(t *testing.T) {
 			t.Errorf("%s: %d versions, %v", name, len(versions), err)
 		}
 	}
-	// The repository's file takes precedence as soon as it has an install.
+	// The repository's file takes precedence once it has an install command.
 	git.Commit("unsaid", "main", "Say", map[string]string{".cursor/environment.json": `{"install": "by the file"}`})
 	if got := installs(of("unsaid", 1)); got != "by the file" {
 		t.Errorf("beside a file that installs: %q", got)
@@ -119,8 +119,8 @@ func TestKeepScript(t *testing.T) {
 	}
 }
 
-// TestChosenEnvironment checks that the environment chosen when creating the
-// agent precedes the repository's file, and that its builds and secrets are
+// TestChosenEnvironment checks that an environment chosen at creation takes
+// precedence over the repository's file, and that its builds and secrets are
 // used.
 func TestChosenEnvironment(t *testing.T) {
 	b, git := planner(t)
@@ -165,9 +165,10 @@ func TestChosenEnvironment(t *testing.T) {
 	}
 }
 
-// An agent continues after its saved environment was deleted: with the content
-// in its journal, or else like an agent that names no environment. No build of
-// it is made or kept, and its secrets are deleted.
+// An agent continues after its saved environment is deleted. It uses the
+// content in its journal, or else behaves like an agent that names no
+// environment. The environment gets no further builds, its builds are removed,
+// and its secrets are deleted.
 func TestDeletedEnvironment(t *testing.T) {
 	b, git := planner(t)
 	s := openStore(t)
@@ -175,7 +176,7 @@ func TestDeletedEnvironment(t *testing.T) {
 	url := git.Repo("app", map[string]string{".cursor/environment.json": `{"install": "make own"}`})
 	for _, tt := range []struct{ text, install string }{
 		{`{"install": "make mine"}`, "make mine"},
-		{"", "make own"}, // of a journal written before the content was recorded
+		{"", "make own"}, // the journal is older than the recording of contents
 	} {
 		head := int64(0)
 		created := &agent.Created{UserID: 1, Env: agent.Env{Type: "cloud", ID: environment.NewID()}, EnvironmentText: tt.text, Repos: []agent.Repo{{URL: url}}}

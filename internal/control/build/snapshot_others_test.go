@@ -15,10 +15,10 @@ import (
 	"aloft/internal/secret"
 )
 
-// TestSnapshotsOfOthers has a member save a disk that contains a program of
-// theirs. Machines of other users hold those users' secrets, so they must not
-// start from it, nor from a build on it, before an admin has published it. This
-// holds whether the environment names the snapshot or lets the server choose.
+// TestSnapshotsOfOthers has a member save a disk that contains the member's
+// program. Other users' machines contain those users' secrets. So they must not
+// start from that snapshot, or from a build on it, until an admin has published
+// it, whether the environment names the snapshot or lets the server choose.
 func TestSnapshotsOfOthers(t *testing.T) {
 	const mallory, victim, admin = 7, 8, 9
 	git := gittest.New(t)
@@ -71,7 +71,7 @@ func TestSnapshotsOfOthers(t *testing.T) {
 	for _, file := range []string{
 		`{"snapshot": "POPULATED_FROM_SETTINGS"}`, `{"snapshot": "` + id + `"}`,
 		`{"snapshot": "POPULATED_FROM_SETTINGS", "install": "true"}`, `{"snapshot": "` + id + `", "install": "true"}`,
-		`{"snapshot": "` + id + `", "install": "test -e ~/trojan"}`, // this fails without the snapshot's files
+		`{"snapshot": "` + id + `", "install": "test -e ~/trojan"}`, // install fails without the snapshot's files
 	} {
 		git.Commit("app", "main", "change", map[string]string{".aloft/environment.json": file})
 		if err := s.store.PublishSnapshot(t.Context(), id, 0); err != nil {

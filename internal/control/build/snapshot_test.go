@@ -31,7 +31,7 @@ func (s *site) snapshot(url, machineID, id string) error {
 }
 
 // snapshots fails the test unless the recorded snapshots and the saved disks
-// are both exactly want.
+// both equal want.
 func (s *site) snapshots(t *testing.T, want ...string) {
 	t.Helper()
 	records, err := s.store.AllSnapshots(t.Context())
@@ -72,9 +72,8 @@ func (s *site) base(t *testing.T, url string) Base {
 }
 
 // TestServerIsKilledInASnapshot kills the server before and after a machine's
-// disk becomes a snapshot. The next server must know exactly the complete
-// snapshots, machines must start only from those, and the saved machine must
-// continue.
+// disk becomes a snapshot. The next server must list only complete snapshots,
+// machines must start only from those, and the saved machine must continue.
 func TestServerIsKilledInASnapshot(t *testing.T) {
 	git, dir := gittest.New(t), t.TempDir()
 	url := git.Repo("app", map[string]string{".aloft/environment.json": `{"snapshot": "POPULATED_FROM_SETTINGS"}`})
@@ -133,7 +132,7 @@ func TestServerIsKilledInASnapshot(t *testing.T) {
 			if got := s.on(t, environment.Record{ID: from.Layer, Image: from.Image}, "cat ~/made"); got != made {
 				t.Errorf("it has %q", got)
 			}
-			if err := s.builder.tidy(t.Context()); err != nil { // as the server does on start
+			if err := s.builder.tidy(t.Context()); err != nil { // the server does this when it starts
 				t.Fatal(err)
 			}
 			s.snapshots(t, want...)
@@ -148,13 +147,13 @@ func TestServerIsKilledInASnapshot(t *testing.T) {
 	if err := s.snapshot(url, "set-up", all[0]); err != nil {
 		t.Fatal(err)
 	}
-	// A snapshot that could not be saved leaves no record.
+	// A snapshot whose disk could not be saved leaves no record.
 	why := fault.Conflict("the agent works")
 	n := environment.Snapshot{ID: layer.NewID(layer.Snapshot), Repo: secret.Repo(url), CreatedAt: time.Now().UTC()}
 	if err := s.builder.SaveSnapshot(t.Context(), n, func(context.Context, string) error { return why }); !errors.Is(err, why) {
 		t.Errorf("a snapshot that could not be made: %v", err)
 	}
-	// The record of a disk that the operator deleted is removed by the next tidy.
+	// If the operator has deleted a disk, the next tidy removes its record.
 	layers, err := s.runtime.Layers().List()
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +174,7 @@ func TestServerIsKilledInASnapshot(t *testing.T) {
 	}
 }
 
-// again restarts a stopped machine on its disk.
+// again restarts a stopped machine with its disk.
 func again(t *testing.T, m machine.Machine) {
 	t.Helper()
 	if err := m.Restart(t.Context()); err != nil {

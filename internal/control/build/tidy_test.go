@@ -16,7 +16,8 @@ import (
 	"aloft/internal/secret"
 )
 
-// later makes the site see everything as older by d, for longer than the grace.
+// later ages all records by d, and advances the clock until the grace period is
+// over.
 func (s *site) later(t *testing.T, d time.Duration) {
 	t.Helper()
 	all, err := s.builder.allBuilds(t.Context(), "")
@@ -35,12 +36,12 @@ func (s *site) later(t *testing.T, d time.Duration) {
 	}
 }
 
-// tidied runs tidy twice, with the grace in between.
+// tidied runs tidy twice, with the grace period in between.
 func (s *site) tidied(t *testing.T) {
 	t.Helper()
 	now := time.Now()
 	if clock := s.builder.expired.now; clock != nil {
-		now = clock() // the clock continues from there
+		now = clock() // continue from the clock's current time
 	}
 	s.builder.expired.now = func() time.Time { return now }
 	for range 2 {
@@ -63,9 +64,9 @@ func (s *site) disks(t *testing.T) (ids []string) {
 	return ids
 }
 
-// TestRetention checks that the disks of each environment's newest builds are
-// kept, that one of them is used again when a change is reverted, and that none
-// is kept once the environment is unused.
+// TestRetention checks that tidy keeps the disks of each environment's newest
+// builds, that a reverted change uses one of them again, and that tidy keeps
+// none once the environment is unused.
 func TestRetention(t *testing.T) {
 	s, git := opened(t, t.TempDir(), func(c *Config) { c.KeepBuilds, c.KeepFor = 2, 30*24*time.Hour }), gittest.New(t)
 	url := git.Repo("r", map[string]string{"README": "x"})
@@ -123,8 +124,9 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// TestForget checks that deleting an environment deletes its builds but nothing
-// that a machine depends on, and that leftovers of a crash are removed later.
+// TestForget checks that deleting an environment deletes its builds, except
+// those that a machine depends on, and that tidy later removes leftovers of a
+// crash.
 func TestForget(t *testing.T) {
 	s, git := opened(t, t.TempDir(), func(c *Config) { c.KeepBuilds = 2 }), gittest.New(t)
 	url := git.Repo("r", map[string]string{"README": "x"})
@@ -169,8 +171,8 @@ func TestForget(t *testing.T) {
 		t.Error("what nothing stands on any more is there")
 	}
 
-	// The server dies between deleting an environment and deleting its builds, or
-	// between deleting a record and its layer.
+	// The server dies after it has deleted an environment but not its builds,
+	// or a record but not its layer.
 	e = save()
 	r = s.built(t, url, environment.Succeeded)
 	if err := s.store.DeleteEnvironment(t.Context(), e.ID); err != nil {
@@ -188,8 +190,8 @@ func TestForget(t *testing.T) {
 }
 
 // TestSnapshotExpires checks that an unused snapshot expires after the grace
-// and a used one does not. Later machines start from the next base, with a
-// note.
+// period and a used one does not. Later machines start from the next base, with
+// a note.
 func TestSnapshotExpires(t *testing.T) {
 	s, git := opened(t, t.TempDir(), func(c *Config) { c.SnapshotFor = 24 * time.Hour }), gittest.New(t)
 	url := git.Repo("r", map[string]string{"README": "x"})
@@ -220,7 +222,7 @@ func TestSnapshotExpires(t *testing.T) {
 		}
 		return got
 	}
-	if err := s.builder.tidy(t.Context()); err != nil { // the grace starts here
+	if err := s.builder.tidy(t.Context()); err != nil { // the grace period starts here
 		t.Fatal(err)
 	}
 	if got := base(); got.Layer != id || len(got.Notes) != 0 {
@@ -242,9 +244,10 @@ func TestSnapshotExpires(t *testing.T) {
 	}
 }
 
-// TestLook checks when environments are rebuilt in the background: on changes
-// of the branch and periodically while in use, but not after a failure that
-// somebody has to fix, nor when unused.
+// TestLook checks when the server rebuilds environments in the background. It
+// must rebuild after changes of the branch, and periodically while the
+// environment is in use. It must not rebuild after a failure that somebody has
+// to fix, or while the environment is unused.
 func TestLook(t *testing.T) {
 	s, git := opened(t, t.TempDir(), func(c *Config) { c.WatchEvery, c.RebuildEvery, c.KeepBuilds = time.Minute, 24*time.Hour, 1 }), gittest.New(t)
 	url := git.Repo("r", map[string]string{"package-lock.json": "1"})

@@ -14,7 +14,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// lossy is a store that performs every second update and loses all answers.
+// lossy is a store that performs every second update but never acknowledges
+// one.
 type lossy struct {
 	store.Builds
 	fail int // remaining failures
@@ -34,7 +35,7 @@ func (l *lossy) UpdateBuild(_ context.Context, r environment.Record, _ bool) err
 }
 
 // TestEndOfBuildIsWritten checks that the end of a build is recorded even if
-// the update fails repeatedly, and that retries stop with the server.
+// updates fail repeatedly, and that the retries stop when the server stops.
 func TestEndOfBuildIsWritten(t *testing.T) {
 	for _, failures := range []int{0, 1, 2, 9} {
 		synctest.Test(t, func(t *testing.T) {
@@ -60,14 +61,13 @@ func TestEndOfBuildIsWritten(t *testing.T) {
 	})
 }
 
-// noLayers is a layer store without layers.
+// noLayers is an empty layer store.
 type noLayers struct{ Layers }
 
 func (noLayers) Delete(id string) error { return fault.NotFound("no layer %s", id) }
 
-// TestUnfinishedBuildsEnd checks that abandoned builds are ended while the
-// server runs, but not builds of another server that holds the lease, nor this
-// server's own.
+// TestUnfinishedBuildsEnd checks that a running server ends abandoned builds,
+// but neither its own builds nor those of another server that holds the lease.
 func TestUnfinishedBuildsEnd(t *testing.T) {
 	st, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "aloft.db"), slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestKillCounter checks that a count is taken from memory only while nothing was
-// killed on the host for a while, and only for the same cgroup.
+// TestKillCounter checks that the cached count is used only for the same
+// cgroup, and only if the host's count has not changed for a while.
 func TestKillCounter(t *testing.T) {
 	h := Hierarchy{Dir: t.TempDir(), V2: true}
 	write := func(kills int) {
@@ -35,7 +35,7 @@ func TestKillCounter(t *testing.T) {
 	want(2, "counted for the cgroup after it was counted for the host")
 	now = now.Add(SettleTime + 1)
 	want(2, "a while later")
-	write(3) // cannot happen while the count of the host is the same
+	write(3) // this cannot happen while the host's count is unchanged
 	want(2, "from memory")
 	onHost++
 	want(3, "after a kill on the host")
@@ -55,8 +55,8 @@ func TestKillCounter(t *testing.T) {
 	want(1, "without a count of the host")
 }
 
-// TestHostKills checks that this kernel counts kills on the host, and that reading
-// the count again gives no smaller one.
+// TestHostKills checks that the kernel counts OOM kills on the host, and that
+// the count never decreases.
 func TestHostKills(t *testing.T) {
 	first, ok := HostKills()
 	if second, again := HostKills(); !ok || !again || second < first {

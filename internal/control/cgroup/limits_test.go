@@ -37,8 +37,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestKills counts the kills of a cgroup and its descendants. On v2 one file
-// includes those of descendants; on v1 each cgroup has its own.
+// TestKills checks the count of kills in a cgroup and its descendants. On v2
+// one file includes the descendants' kills; on v1 each cgroup has its own file.
 func TestKills(t *testing.T) {
 	v1, v2 := Hierarchy{Dir: t.TempDir(), controllers: []string{"memory"}}, Hierarchy{Dir: t.TempDir(), V2: true}
 	for path, text := range map[string]string{

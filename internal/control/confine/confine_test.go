@@ -20,8 +20,9 @@ import (
 	"aloft/internal/need"
 )
 
-// TestMain makes the test program its own hostile program: started with the name
-// of an attack, it makes that attack and exits with 0 if it succeeds.
+// TestMain makes the test binary its own hostile program: if its argument is
+// the name of an attack, it makes that attack and exits with 0 if the attack
+// succeeds.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "attack" {
 		if err := attacks[os.Args[2]](os.Args[3:]); err != nil {
@@ -103,7 +104,7 @@ var attacks = map[string]func(args []string) error{
 		return nil
 	},
 	"file": func(args []string) error { return os.WriteFile(args[0], make([]byte, 1<<20), 0o600) },
-	// A process that leaves the session and the process group.
+	// The child process leaves the session and the process group.
 	"stay": func(args []string) error {
 		cmd := exec.Command("/usr/bin/sleep", "60")
 		cmd.Args[0] = args[0]
@@ -150,8 +151,8 @@ func host(t *testing.T) *Host {
 	return h
 }
 
-// TestAttacks makes each attack from a jail, where it must fail, and outside of
-// it, where it succeeds.
+// TestAttacks makes each attack inside a jail, where it must fail, and outside
+// of the jail, where it succeeds.
 func TestAttacks(t *testing.T) {
 	h := host(t)
 	h.limits.MemoryBytes, h.limits.PIDs = 64<<20, 40
@@ -161,7 +162,8 @@ func TestAttacks(t *testing.T) {
 		if err := os.Mkdir(d, 0o777); err != nil {
 			t.Fatal(err)
 		}
-		// Modes allow everything, so that the mount namespace alone protects.
+		// File modes allow everything, so only the mount namespace protects the
+		// folder.
 		if err := os.Chmod(d, 0o777); err != nil {
 			t.Fatal(err)
 		}
@@ -271,8 +273,8 @@ func TestAllowed(t *testing.T) {
 	}
 }
 
-// TestNothingStays checks that processes which leave the command's session end
-// with the command, and that its cgroups are removed.
+// TestNothingStays checks that processes that leave the command's session end
+// with the command, and that the command's cgroups are removed.
 func TestNothingStays(t *testing.T) {
 	h := host(t)
 	mark := "stays-" + filepath.Base(t.TempDir()) + strconv.Itoa(os.Getpid())
@@ -317,8 +319,8 @@ func TestNothingStays(t *testing.T) {
 	}
 }
 
-// TestSweep checks that a process ends the programs of a killed process on the
-// same folder, but not those of another running process.
+// TestSweep checks that sweep kills the programs that a killed process has
+// started on the same folder, but not those of another running process.
 func TestSweep(t *testing.T) {
 	h := host(t)
 	self := owner(strconv.Itoa(os.Getpid()))
@@ -330,8 +332,8 @@ func TestSweep(t *testing.T) {
 		}
 		defer release()
 	}
-	// Rename the first one's cgroups to those of an earlier process with the
-	// same id.
+	// Rename the first program's cgroups, as if an earlier process with the
+	// same id had made them.
 	pid := strconv.Itoa(os.Getpid())
 	for _, tree := range h.trees {
 		from := fmt.Sprintf("%s%s-%d", h.prefix, self, last.Load()-1)
@@ -357,7 +359,7 @@ func TestSweep(t *testing.T) {
 		t.Error("it was not killed")
 	}
 	if memory, processes := h.Limited(); !memory && !processes {
-		_ = cmd.Process.Kill() // this host has no cgroups to find it by
+		_ = cmd.Process.Kill() // without cgroups, sweep cannot find the program
 	}
 	if err := cmd.Wait(); err == nil {
 		t.Error("it was not killed")

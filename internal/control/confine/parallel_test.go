@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestManyAtOnce starts programs in parallel: setting up a jail in one
-// goroutine must not disturb another, whose child briefly inherits its open
+// TestManyAtOnce starts programs in parallel. A goroutine that sets up a jail
+// must not disturb another goroutine, whose child briefly inherits its open
 // files.
 func TestManyAtOnce(t *testing.T) {
 	const parallel, each = 40, 20

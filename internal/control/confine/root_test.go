@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMountPointsThroughLinks checks that no mount point is made outside of the new root
-// when a visible folder has become a link after its descriptor was opened.
+// TestMountPointsThroughLinks checks that no mount point is created outside of the new
+// root, even if a visible folder becomes a link after its file descriptor was opened.
 func TestMountPointsThroughLinks(t *testing.T) {
 	h := host(t)
 	for _, folder := range []bool{false, true} {
@@ -49,7 +49,7 @@ func TestMountPointsThroughLinks(t *testing.T) {
 			cmd.Dir = "/"
 			release, err := h.Start(cmd, Jail{User: FirstUser + 7, Write: append(writable, path), Files: map[string]*os.File{path: f, dir: top}})
 			if err == nil {
-				_ = cmd.Wait() // it matters only that it has ended
+				_ = cmd.Wait() // the exit status does not matter
 				release()
 				t.Error("it started")
 			}

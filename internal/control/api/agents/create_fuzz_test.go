@@ -68,7 +68,7 @@ func invalid(t *testing.T, err error) {
 	}
 }
 
-// firstEvents is a journal that takes the events of one agent.
+// firstEvents is a journal that keeps the events of one agent.
 type firstEvents struct {
 	store.Journal
 	events []agent.Event

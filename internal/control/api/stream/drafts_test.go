@@ -10,8 +10,8 @@ import (
 	"aloft/internal/control/live"
 )
 
-// Wherever the arguments of a call are cut off, the partial object is a prefix
-// of the complete one.
+// Wherever a call's arguments are cut off, the partial object is a prefix of
+// the complete object.
 func TestPartialObject(t *testing.T) {
 	for _, whole := range []string{
 		`{"path":"a/ü.go","contents":"one\ntwo \"three\" \\ \u00fc 😀 \ud83d\ude00 \ud83dx \u2028","n":-1.5e3,"b":true}`,

@@ -43,7 +43,7 @@ func TestLongResultsAreCut(t *testing.T) {
 }
 
 // TestStreamOfASubagent checks that a subagent's events appear as updates of
-// its call, and not among the agent's own messages and calls.
+// the call that started it, and not among the agent's own messages and calls.
 func TestStreamOfASubagent(t *testing.T) {
 	in := func(b agent.Body) agent.Body { return &agent.Within{CallID: "call_2_0", Body: b} }
 	call := func(id, name string) conversation.Message {
@@ -100,7 +100,7 @@ func TestRetentionOfStream(t *testing.T) {
 	}{
 		{0, ended, time.Hour, keptForever},
 		{2, ended, 47 * time.Hour, time.Hour},
-		{2, ended, 49 * time.Hour, 0}, // deleted by the next sweep
+		{2, ended, 49 * time.Hour, 0}, // the next sweep deletes it
 		{2, agent.Run{}, 49 * time.Hour, 48 * time.Hour},
 	} {
 		if got := retention(account.Settings{RetentionDays: c.days}, a, c.run, touched.Add(c.after)); got != c.want {
@@ -133,8 +133,8 @@ func FuzzLastEventID(f *testing.F) {
 	})
 }
 
-// BenchmarkReplay measures the cost of a reconnecting client: projecting a run
-// of 10,000 events to its end.
+// BenchmarkReplay measures the cost of a reconnecting client: it projects all
+// 10,000 events of a run.
 func BenchmarkReplay(b *testing.B) {
 	const n = 10_000
 	events := make([]agent.Event, 0, n)

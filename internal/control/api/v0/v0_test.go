@@ -23,7 +23,8 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// TestPicture detects an image's type in every form of base64.
+// TestPicture checks that the type of an image is detected in every form of
+// base64.
 func TestPicture(t *testing.T) {
 	plain := base64.StdEncoding.EncodeToString(append([]byte("\x89PNG\r\n\x1a\n"), make([]byte, 2000)...))
 	var lines strings.Builder
@@ -40,8 +41,8 @@ func TestPicture(t *testing.T) {
 	}
 }
 
-// FuzzCreateAgentRequest checks that any body becomes a request of /v1 or a
-// fault that says what is wrong.
+// FuzzCreateAgentRequest checks that every body becomes either a /v1 request or
+// a fault that describes the problem.
 func FuzzCreateAgentRequest(f *testing.F) {
 	f.Add(`{"prompt":{"text":"x","images":[{"data":"iVBORw0KGgo="},{"url":"https://h/a.png"}]},"source":{"repository":"https://h/a","ref":"main"}}`)
 	f.Add(`{"prompt":null,"source":null,"target":null}`)
