@@ -11,7 +11,7 @@ import (
 	"testing/fstest"
 )
 
-// built is the output of a build of web/, with one file of each kind.
+// built is the output of a build of web/: one file of each kind.
 func built(t *testing.T) fstest.MapFS {
 	t.Helper()
 	files := fstest.MapFS{}
@@ -65,8 +65,8 @@ func body(t *testing.T, r *http.Response) string {
 	return string(data)
 }
 
-// The dashboard needs no key, so this lists every path that it serves. All
-// other paths go to the API.
+// The dashboard's paths need no key, so the test lists all of them. All other
+// paths go to the API.
 func TestWhatNeedsNoKey(t *testing.T) {
 	h := serve(t, built(t))
 	for _, path := range []string{

@@ -27,7 +27,7 @@ const mib = 1 << 20
 type host struct {
 	*Guard
 	t        *testing.T
-	others   int64 // usage by other things than machines
+	others   int64 // bytes used by everything except machines
 	holds    map[string]int64
 	measured map[string]int
 	stopped  map[string]error
@@ -81,14 +81,14 @@ func (m held) DiskBytes(context.Context) (int64, error) {
 	return m.h.holds[m.id], nil
 }
 
-// write makes a machine write n bytes and the guard poll.
+// write makes a machine write n bytes and then makes the guard poll.
 func (h *host) write(id string, n int64) {
 	h.holds[id] += n
 	h.look(h.t.Context(), false)
 }
 
-// onlyStopped checks that exactly these machines were stopped, each with the
-// code disk_limit and a hint.
+// onlyStopped checks that exactly the given machines were stopped, each with
+// the code disk_limit and a hint.
 func (h *host) onlyStopped(ids ...string) {
 	h.t.Helper()
 	if got := slices.Sorted(maps.Keys(h.stopped)); !slices.Equal(got, ids) {
@@ -116,8 +116,7 @@ func testAMachineOverItsLimitIsStopped(t *testing.T) {
 	if f := fault.Of(h.stopped["a"]); !strings.Contains(f.Message, "100 MiB") {
 		t.Error(f.Message)
 	}
-	// A stopped machine that is started again, to clean up, may grow only a
-	// little.
+	// A stopped machine that was restarted to clean up may grow only a little.
 	delete(h.stopped, "a")
 	time.Sleep(lookEvery)
 	h.write("a", 0)
@@ -125,15 +124,15 @@ func testAMachineOverItsLimitIsStopped(t *testing.T) {
 	h.onlyStopped()
 	h.write("a", 3*mib)
 	h.onlyStopped("a")
-	// Without a limit it may grow.
+	// Without a limit the machine may grow.
 	h = newHost(t, 0)
 	h.write("a", 900*mib)
 	h.onlyStopped()
 }
 
-// TestAMachineThatIsQuick checks machines that are over their limit when the
-// guard first sees them, whether new or restarted. A machine that an earlier
-// server tolerated is not stopped for its existing usage.
+// TestAMachineThatIsQuick checks that the guard stops a new or restarted
+// machine that exceeds its limit before the first poll, but not a machine whose
+// usage an earlier server tolerated.
 func TestAMachineThatIsQuick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, 100*mib)
@@ -147,7 +146,7 @@ func TestAMachineThatIsQuick(t *testing.T) {
 		delete(h.stopped, "sleeper")
 		h.write("sleeper", 200*mib)
 		h.onlyStopped("new", "sleeper")
-		// Space that was cleaned up must not be used again.
+		// The machine may not fill the freed space again.
 		delete(h.stopped, "new")
 		h.write("new", -90*mib)
 		time.Sleep(measureEvery)
@@ -158,8 +157,8 @@ func TestAMachineThatIsQuick(t *testing.T) {
 	})
 }
 
-// TestWhatOthersFreeHidesNoMachine checks that a machine is found even if
-// others free as much as it uses, so that the free space does not change.
+// TestWhatOthersFreeHidesNoMachine checks that a machine is stopped even if
+// others free as much space as it uses, so that the free space stays the same.
 func TestWhatOthersFreeHidesNoMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, 100*mib)
@@ -174,8 +173,8 @@ func TestWhatOthersFreeHidesNoMachine(t *testing.T) {
 	})
 }
 
-// TestMachinesAreMeasuredWhenThereIsCause checks that no machine is measured
-// while the free space does not shrink.
+// TestMachinesAreMeasuredWhenThereIsCause checks that the guard measures no
+// machine while the free space does not shrink.
 func TestMachinesAreMeasuredWhenThereIsCause(t *testing.T) {
 	synctest.Test(t, testMachinesAreMeasuredWhenThereIsCause)
 }
@@ -193,7 +192,7 @@ func testMachinesAreMeasuredWhenThereIsCause(t *testing.T) {
 	if len(h.measured) > 0 {
 		t.Errorf("measured %v", h.measured)
 	}
-	h.others += 10 * mib // it may have been the other machine
+	h.others += 10 * mib // either machine may have written this
 	h.look(t.Context(), false)
 	if h.measured["b"] != 1 || h.measured["a"] != 0 {
 		t.Errorf("measured %v", h.measured)
@@ -212,29 +211,29 @@ func testMachinesAreMeasuredWhenThereIsCause(t *testing.T) {
 func TestTheLastOfTheDisk(t *testing.T) { synctest.Test(t, testTheLastOfTheDisk) }
 
 func testTheLastOfTheDisk(t *testing.T) {
-	h := newHost(t, 0) // low below 50 MiB; the reserve of 15 MiB is not counted on this disk
+	h := newHost(t, 0) // the disk is low below 50 MiB; here the reserve of 15 MiB takes no space
 	if !h.reserve.isComplete() {
 		t.Fatal("nothing is in reserve")
 	}
 	h.write("calm", 300*mib)
 	h.write("greedy", 100*mib)
-	h.write("greedy", 540*mib) // 60 are left
+	h.write("greedy", 540*mib) // 60 MiB are free
 	h.onlyStopped()
 	if err := h.Room(); err != nil {
 		t.Error(err)
 	}
 	h.write("calm", mib)
-	h.write("greedy", 20*mib) // 39 are left
+	h.write("greedy", 20*mib) // 39 MiB are free
 	h.onlyStopped("greedy")
 	if f := fault.Of(h.Room()); f.Code != "disk_full" {
 		t.Errorf("Room = %v", f)
 	}
-	h.write("calm", 10*mib) // not a considerable part of what is left
+	h.write("calm", 10*mib) // calm uses only a small part of the free space
 	h.onlyStopped("greedy")
 	if !h.reserve.isComplete() {
 		t.Error("the reserve went too early")
 	}
-	h.write("calm", 19*mib) // 10 are left
+	h.write("calm", 19*mib) // 10 MiB are free
 	h.onlyStopped("calm", "greedy")
 	if h.reserve.isComplete() {
 		t.Error("the reserve is not given up")
@@ -294,8 +293,8 @@ func TestTheReserveTakesRoom(t *testing.T) {
 	}
 }
 
-// TestWhoHidesItsFilesIsStopped has a machine hold so many open files that its
-// usage cannot be counted, while the disk fills up.
+// TestWhoHidesItsFilesIsStopped has a machine keep so many files open that its
+// usage cannot be measured while the disk fills up. The guard must stop it.
 func TestWhoHidesItsFilesIsStopped(t *testing.T) {
 	h := newHost(t, 0)
 	h.write("innocent", 10*mib)

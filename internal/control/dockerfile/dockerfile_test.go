@@ -15,8 +15,8 @@ import (
 	"aloft/internal/policy"
 )
 
-// repository creates a folder with files and links, next to a folder that is
-// outside of the repository.
+// repository creates a folder with files and links. Beside it is a folder that
+// does not belong to the repository.
 func repository(t *testing.T, files, links map[string]string) string {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "repo")
@@ -46,7 +46,7 @@ func TestPrepare(t *testing.T) {
 	b := &Builder{Engine: daemon{}, Network: Host, Policy: policy.Network{Mode: policy.AllowAll}, Registry: registry.Config{Credentials: map[string]registry.Credential{"docker.io": {Username: "u", Token: "t"}, "ghcr.io": {Token: "t"}}}}
 	for name, c := range map[string]struct {
 		spec             Spec
-		text, ignore, in string // in: the context, relative to the root
+		text, ignore, in string // build context, relative to the root
 		code             string
 	}{
 		"file":                 {Spec{Dockerfile: "a/Dockerfile", Context: "a"}, "FROM a:1\n", "", "a", ""},
@@ -98,7 +98,7 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// daemon is an engine that runs elsewhere. It is never asked to build.
+// daemon is an engine that runs elsewhere. No test asks it to build.
 type daemon struct{ Engine }
 
 func (daemon) Fetches() bool       { return true }

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// testGate returns the gate for an engine with all features. Its context has a
-// folder, a link that stays inside and a link that leads out.
+// testGate returns the gate for an engine with all features. The build context
+// has a folder, a link to a target inside, and a link to a target outside.
 func testGate(t testing.TB) gate {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -111,7 +111,7 @@ func TestGateRefuses(t *testing.T) {
 		"another platform":          "FROM --platform=linux/pdp11 a:1\n",
 		"nothing":                   "",
 		"remarks":                   "# x\n",
-		// These directives change how the rest is parsed.
+		// These directives change how the engine parses the rest.
 		"a frontend":               "# syntax=evil.example/x\nFROM a:1\n",
 		"a frontend after a check": "# check=skip=all\n#syntax = evil.example/x\nFROM a:1\n",
 		"another escape":           "# escape=`\nFROM a:1\n",
@@ -153,7 +153,7 @@ func TestGateRefuses(t *testing.T) {
 		"a device":                 from + "RUN --device=kvm x\n",
 		"a flag that is not there": from + "COPY --unheard-of=1 x y\n",
 		"a flag twice":             from + "FROM scratch\nCOPY --from=0 --from=3f x y\n",
-		// Later.
+		// Instructions for later builds:
 		"a layout later":        from + "ONBUILD COPY --from=oci:/etc /x /x\n",
 		"an image later":        from + "ONBUILD COPY --from=a:1 /x /x\n",
 		"a link later":          from + "ONBUILD RUN --mount=source=out,target=/m x\n",
@@ -173,8 +173,8 @@ func TestGateRefuses(t *testing.T) {
 	}
 }
 
-// TestGateOfOlderEngines refuses here-documents for engines that would read them
-// as instructions.
+// TestGateOfOlderEngines checks that here-documents are refused for engines
+// that would parse their lines as instructions.
 func TestGateOfOlderEngines(t *testing.T) {
 	g := testGate(t)
 	g.documents = false
@@ -183,8 +183,8 @@ func TestGateOfOlderEngines(t *testing.T) {
 	}
 }
 
-// TestCachesOfRepositories checks that the name of a cache cannot lead to
-// another path or to another repository's cache.
+// TestCachesOfRepositories checks that a cache's name can lead neither to
+// another path nor to another repository's cache.
 func TestCachesOfRepositories(t *testing.T) {
 	id := regexp.MustCompile(`^FROM scratch\nRUN --mount=type=cache,target=/c(?:,sharing=locked)?,id=([0-9a-f]{32}) x$`)
 	seen := map[string]string{}
@@ -218,7 +218,7 @@ func TestTriggers(t *testing.T) {
 	}
 }
 
-// FuzzGate checks that every engine reads the gate's output in the same way:
+// FuzzGate checks that every engine parses the gate's output in the same way:
 // each instruction is on one line, and each image and mount is fully specified.
 func FuzzGate(f *testing.F) {
 	for _, s := range []string{

@@ -12,11 +12,11 @@ import (
 	"aloft/internal/need"
 )
 
-// stranger is the id of a user and of a group without any files.
+// stranger is the id of a user and of a group that own no files.
 const stranger = 23456
 
-// TestSourceIsReadAsItsUser checks that a copy contains only what the user can read,
-// although root makes it.
+// TestSourceIsReadAsItsUser checks that a copy made by root contains only files that
+// the user can read.
 func TestSourceIsReadAsItsUser(t *testing.T) {
 	need.Root(t)
 	for name, c := range map[string]struct {

@@ -11,8 +11,8 @@ import (
 	"aloft/internal/control/due"
 )
 
-// A worker releases its items before the first claim, makes at most AtOnce
-// attempts at once, and waits for them when it stops.
+// A worker releases its items before its first claim, attempts at most AtOnce
+// items at a time, and waits for running attempts when it stops.
 func TestWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

@@ -27,7 +27,7 @@ import (
 func TestHalfClose(t *testing.T) {
 	gu := newGuest(t, loopback(policy.AllowAll))
 	at := serve(t, func(c *net.TCPConn) {
-		all, _ := io.ReadAll(c) // the answer contains what arrived
+		all, _ := io.ReadAll(c) // the reply contains the received bytes
 		_, _ = c.Write(append([]byte("got "), all...))
 	})
 	conn, err := gu.dial(at)
@@ -128,7 +128,7 @@ func TestPortIsUsedAgain(t *testing.T) {
 			t.Errorf("connection %d: %q, %v", i, all, err)
 		}
 		_ = conn.Close()
-		// Wait until both stacks have closed the connection.
+		// Wait until both stacks have closed the connection:
 		for gu.stack.Stats().TCP.CurrentConnected.Value()+gu.g.stack.Stats().TCP.CurrentConnected.Value() > 0 {
 			if ctx.Err() != nil {
 				t.Fatalf("connection %d is never over", i)
@@ -246,7 +246,7 @@ func TestManyConnections(t *testing.T) {
 				return
 			}
 			defer func() { _ = conn.Close() }()
-			open.Wait() // all are open at the same time
+			open.Wait() // all connections are open at the same time
 			if got, err := exchange(conn, "hello"); err != nil || got != "hello" {
 				t.Errorf("%q, %v", got, err)
 			}
@@ -308,8 +308,8 @@ func TestUDP(t *testing.T) {
 			t.Errorf("%d of %d bytes, %v", n, size, err)
 		}
 	}
-	// A list of domains does not allow UDP, where the name of the server cannot
-	// be read.
+	// A list of domains does not allow UDP, because the gateway cannot read a
+	// server name from UDP packets.
 	if err := gu.g.SetPolicy(loopback(policy.List, "host.aloft.internal")); err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,8 @@ import (
 	"github.com/coder/websocket"
 )
 
-// TestEveryRequestIsJudged sends requests for several hosts on one connection.
+// TestEveryRequestIsJudged checks that each request on a connection is judged
+// by its own host.
 func TestEveryRequestIsJudged(t *testing.T) {
 	t.Parallel()
 	m, err := policy.Network{Mode: policy.List, Allow: []string{"*.good.test"}}.Compile()
@@ -106,7 +107,7 @@ func TestEveryRequestIsJudged(t *testing.T) {
 			s := &source{r: io.LimitReader(&pieces{[]byte(tt.said), size}, int64(len(tt.said)))}
 			refused, failed := follow(s, &out, answers, func(g clientHello) error { return g.judge(m, []string{"a.good.test", "b.good.test"}) })
 			if refused == nil {
-				_, _ = io.Copy(&out, s.r) // the rest, which is not judged
+				_, _ = io.Copy(&out, s.r) // the rest is forwarded unjudged
 			}
 			if failed != nil {
 				t.Errorf("%s: %v", tt.name, failed)
@@ -213,8 +214,8 @@ func TestKeptAlive(t *testing.T) {
 	_ = ws.CloseNow()
 }
 
-// TestHiddenName uses TLS with Encrypted Client Hello, where the outer name is
-// allowed and the inner one is not.
+// TestHiddenName uses TLS with Encrypted Client Hello: the outer name is
+// allowed, the inner name is not.
 func TestHiddenName(t *testing.T) {
 	key, err := ecdh.X25519().GenerateKey(rand.Reader)
 	if err != nil {
@@ -243,7 +244,7 @@ func TestHiddenName(t *testing.T) {
 	if err := shake(&tls.Config{ServerName: "a.good.test"}); err != nil {
 		t.Errorf("without a hidden name: %v", err)
 	}
-	_ = shake(&tls.Config{ServerName: "evil.test", MinVersion: tls.VersionTLS13, EncryptedClientHelloConfigList: echConfig(key.PublicKey().Bytes(), "a.good.test")}) // the ledger has the result
+	_ = shake(&tls.Config{ServerName: "evil.test", MinVersion: tls.VersionTLS13, EncryptedClientHelloConfigList: echConfig(key.PublicKey().Bytes(), "a.good.test")}) // the ledger records the outcome
 	gu.await(func(c policy.Connection) bool {
 		return !c.Allowed && strings.Contains(c.Rule, "TLS hides the server name")
 	})

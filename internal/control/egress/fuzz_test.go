@@ -41,8 +41,8 @@ func hello(f *testing.F, name string) []byte {
 	return buf[:n]
 }
 
-// FuzzClientHello checks that reading a client hello or request header keeps every
-// byte, in whatever pieces it arrives, and that it never yields two names.
+// FuzzClientHello checks that the reader of client hellos and request headers
+// keeps every byte, however the bytes are split, and never returns two names.
 func FuzzClientHello(f *testing.F) {
 	f.Add(hello(f, "a.test"))
 	f.Add(hello(f, ""))
@@ -82,8 +82,8 @@ func FuzzClientHello(f *testing.F) {
 	})
 }
 
-// FuzzFollow checks that nothing is forwarded in which Go's HTTP server finds a
-// request for a host that was refused.
+// FuzzFollow checks that Go's HTTP server never finds, in the forwarded bytes,
+// a request for a refused host.
 func FuzzFollow(f *testing.F) {
 	for _, said := range []string{
 		"GET / HTTP/1.1\r\nHost: a.test\r\n\r\nGET / HTTP/1.1\r\nHost: b.test\r\n\r\n",
@@ -111,10 +111,10 @@ func FuzzFollow(f *testing.F) {
 			return g.judge(m, []string{"a.test"})
 		})
 		if rule == nil {
-			_, _ = io.Copy(&out, r) // the rest, which is not judged; reading a string cannot fail
+			_, _ = io.Copy(&out, r) // the rest is forwarded unjudged; reading a string cannot fail
 		}
 		if protocol == "" || protocol == "TLS" {
-			return out.Bytes(), rule != nil, nil // not HTTP, as the server will find too
+			return out.Bytes(), rule != nil, nil // not HTTP; the server rejects it too
 		}
 		in := bufio.NewReader(bytes.NewReader(out.Bytes()))
 		for {
@@ -178,8 +178,8 @@ func FuzzQuery(f *testing.F) {
 	})
 }
 
-// FuzzPackets sends a gateway's stack arbitrary packets, as a machine with raw
-// sockets can.
+// FuzzPackets sends arbitrary packets to a gateway's stack, as a machine with
+// raw sockets can.
 func FuzzPackets(f *testing.F) {
 	v4 := make([]byte, 20, 40)
 	header.IPv4(v4).Encode(&header.IPv4Fields{TotalLength: 40, TTL: 64, Protocol: 6,

@@ -34,7 +34,7 @@ type guest struct {
 	t     testing.TB
 	stack *stack.Stack
 	g     *Gateway
-	names sync.Map // name → []netip.Addr, the contents of the host's resolver
+	names sync.Map // the host's resolver: name → []netip.Addr
 }
 
 func newGuest(t testing.TB, n policy.Network) *guest {
@@ -59,7 +59,7 @@ func newGuest(t testing.TB, n policy.Network) *guest {
 	})
 	ep, err := fdbased.New(&fdbased.Options{
 		FDs: fds[1:], MTU: MTU, EthernetHeader: true, Address: "\x02\x00\x00\x00\x00\x02",
-		GSOMaxSize: largestSegment, RXChecksumOffload: true, // as the kernel does on a TAP device
+		GSOMaxSize: largestSegment, RXChecksumOffload: true, // the kernel does the same on a TAP device
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -130,8 +130,7 @@ func (gu *guest) dial(to netip.AddrPort) (*gonet.TCPConn, error) {
 	return gonet.DialContextTCP(ctx, gu.stack, tcpip.FullAddress{NIC: nicID, Addr: tcpip.AddrFromSlice(to.Addr().AsSlice()), Port: to.Port()}, proto)
 }
 
-// resolve looks a name up over UDP, as programs do, and returns the first
-// address.
+// resolve looks up a name over UDP, and returns the first address.
 func (gu *guest) resolve(name string) (netip.Addr, error) {
 	gu.t.Helper()
 	r := net.Resolver{PreferGo: true, Dial: func(_ context.Context, network, _ string) (net.Conn, error) {
@@ -192,7 +191,7 @@ func serve(t testing.TB, handle func(*net.TCPConn)) netip.AddrPort {
 		}
 	})
 	at := l.Addr().(*net.TCPAddr).AddrPort()
-	return netip.AddrPortFrom(GatewayV4, at.Port()) // the address as the machine sees it
+	return netip.AddrPortFrom(GatewayV4, at.Port()) // the address under which the machine reaches the host
 }
 
 // echo sends back everything that it receives.

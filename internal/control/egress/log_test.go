@@ -25,7 +25,8 @@ func testRecord(port uint16) *record {
 	return newRecord("tcp", netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), port), nil, policy.Verdict{Allowed: true, Rule: "mode allow_all"})
 }
 
-// TestLogGoesOn kills the writer of a log and has others continue it.
+// TestLogGoesOn kills the writer of a log, and has other writers continue the
+// log.
 func TestLogGoesOn(t *testing.T) {
 	dir := t.TempDir()
 	l := openTestLog(t, dir)
@@ -35,7 +36,7 @@ func TestLogGoesOn(t *testing.T) {
 	ended.sent.Add(7)
 	l.end(ended)
 	l.add(testRecord(3))
-	// Simulate an incomplete line, as a crash of the host can leave.
+	// Simulate an incomplete line, as a crash of the host may leave one.
 	f, err := os.OpenFile(logFile(dir, 0), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +51,7 @@ func TestLogGoesOn(t *testing.T) {
 	if got := logged(t, dir); got != want {
 		t.Errorf("the log says\n%s, want\n%s", got, want)
 	}
-	for range 2 { // a second read gives the same
+	for range 2 { // a second read returns the same connections
 		l = openTestLog(t, dir)
 		page, _ := l.after(0, 100)
 		if got := spell(page); got != want {

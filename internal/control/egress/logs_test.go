@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestLogs checks that logs have a folder each, and that no name leads elsewhere.
+// TestLogs checks that each log has its own folder, and that no name leads to
+// another folder.
 func TestLogs(t *testing.T) {
 	l := Logs(filepath.Join(t.TempDir(), "connections"))
 	if names, err := l.List(t.Context()); err != nil || len(names) != 0 {

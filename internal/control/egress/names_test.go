@@ -71,7 +71,7 @@ func ask(t *testing.T, gu *guest, name string, kind dnsmessage.Type, edns bool) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Queries to any other DNS server are answered by the gateway too.
+	// The gateway also answers queries to any other DNS server.
 	conn, err := gonet.DialUDP(gu.stack, nil, &tcpip.FullAddress{NIC: nicID, Addr: tcpip.AddrFromSlice([]byte{8, 8, 8, 8}), Port: dnsPort}, ipv4.ProtocolNumber)
 	if err != nil {
 		t.Fatal(err)
@@ -93,8 +93,8 @@ func ask(t *testing.T, gu *guest, name string, kind dnsmessage.Type, edns bool) 
 	return m.Header, m.Answers, m.Additionals
 }
 
-// A machine learns neither that names of a private network exist nor by which
-// rule they are refused.
+// The gateway reveals neither that names of a private network exist nor which
+// rule refuses them.
 func TestPrivateNamesAreNotTold(t *testing.T) {
 	gu := newGuest(t, policy.Network{Mode: policy.AllowAll, Deny: []string{"secret-project.test"}})
 	gu.knows("four.corp.test", "10.1.2.3")
@@ -152,13 +152,13 @@ func TestAnswers(t *testing.T) {
 	if h, answers, _ := ask(t, gu, "many.good.test.", dnsmessage.TypeA, false); !h.Truncated || len(answers) != 0 {
 		t.Errorf("a long answer: %+v, %d answers", h, len(answers))
 	}
-	if _, err := gu.resolve("many.good.test"); err != nil { // this retries over TCP
+	if _, err := gu.resolve("many.good.test"); err != nil { // the resolver retries over TCP
 		t.Error(err)
 	}
 }
 
-// TestNamesInConnections checks which names a connection to an address may
-// carry.
+// TestNamesInConnections checks which host names a client may send on a
+// connection to an address.
 func TestNamesInConnections(t *testing.T) {
 	web := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "web of "+r.Host) }))
 	web.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -192,7 +192,7 @@ func TestNamesInConnections(t *testing.T) {
 		}
 		defer func() { _ = conn.Close() }()
 		_ = conn.SetDeadline(time.Now().Add(2 * time.Minute))
-		for _, part := range strings.SplitAfter(request, "|") { // each part is sent as a separate packet
+		for _, part := range strings.SplitAfter(request, "|") { // send each part as a separate packet
 			if _, err := io.WriteString(conn, strings.TrimSuffix(part, "|")); err != nil {
 				return "", err
 			}
@@ -260,7 +260,7 @@ func TestNamesInConnections(t *testing.T) {
 	_ = conn.Close()
 
 	// A rule with an address range allows connections that name no host, and
-	// those whose host is not denied.
+	// connections to hosts that are not denied.
 	n.Allow, n.Deny = append(n.Allow, "127.0.0.1"), []string{"worse.test"}
 	if err := gu.g.SetPolicy(n); err != nil {
 		t.Fatal(err)
@@ -270,7 +270,7 @@ func TestNamesInConnections(t *testing.T) {
 			t.Errorf("TLS to %q where the address is allowed: %v", name, err)
 		}
 	}
-	// So does mode "all".
+	// Mode "all" allows the same.
 	if err := gu.g.SetPolicy(policy.Network{Deny: n.Deny, Open: n.Open}); err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ func TestFilter(t *testing.T) {
 	}{
 		{"172.30.0.2", "8.8.8.8", tcp, pass},
 		{"172.30.0.2", "172.30.0.1", icmp, pass},
-		{"172.30.0.2", "8.8.8.8", icmp, refuse}, // the stack would answer for that host
+		{"172.30.0.2", "8.8.8.8", icmp, refuse}, // the stack would answer in place of that host
 		{"172.30.0.3", "8.8.8.8", tcp, drop},
 		{"127.0.0.1", "172.30.0.1", tcp, drop},
 		{"8.8.8.8", "172.30.0.1", tcp, drop},

@@ -19,8 +19,9 @@ import (
 	"aloft/internal/wire/agentv1/agentv1connect"
 )
 
-// talker sends a test's messages on each stream, even if a real exec-daemon
-// would not. It is called after the machine has received the first call.
+// talker sends a test's messages on each stream, including messages that no
+// real exec-daemon sends. It runs after the machine has received the first
+// call.
 type talker func(id string, say func(*agentv1.ExecServerElement)) error
 
 type machineServer struct {
@@ -45,7 +46,7 @@ func (m machineServer) ExecStream(_ context.Context, s *connect.BidiStream[agent
 	}
 }
 
-// execTo returns a client of a machine that sends what talk tells it to.
+// execTo returns a client of a machine that sends talk's messages.
 func execTo(t *testing.T, hello func() *agentv1.ExecServerElement, talk talker, options ...Option) *Calls {
 	t.Helper()
 	path, handler := agentv1connect.NewExecServiceHandler(machineServer{hello, talk})
@@ -117,7 +118,7 @@ func TestCallsGivesUpOnAStreamThatBreaks(t *testing.T) {
 }
 
 // TestCallsEndless calls a machine that keeps the stream alive and sends
-// output, but never the result: the call must be aborted.
+// output, but never the result. The client must abort the call.
 func TestCallsEndless(t *testing.T) {
 	e := execTo(t, usualHello, func(id string, say func(*agentv1.ExecServerElement)) error {
 		say(deltaOf(id, 1, "working"))
@@ -169,8 +170,8 @@ func TestCallsDeltasComeOnceAndInOrder(t *testing.T) {
 	}
 }
 
-// TestCallsHooked checks that a machine can return only calls for which the loop
-// ran no hooks. Otherwise it could make the loop repeat a call.
+// TestCallsHooked checks that a machine can send back only calls for which the
+// loop has run no hooks. Otherwise it could make the loop repeat a call.
 func TestCallsHooked(t *testing.T) {
 	e := execTo(t, usualHello, func(id string, say func(*agentv1.ExecServerElement)) error {
 		say(completedOf(&agentv1.ExecCompleted{CallId: id, Text: "hooked", IsError: true, Hooked: true}))

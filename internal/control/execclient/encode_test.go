@@ -89,7 +89,7 @@ func TestEncodeCallTellsTheModelWhatIsWrong(t *testing.T) {
 }
 
 // The schema for the model and the decoder of its calls are written separately.
-// They must accept the same names.
+// They must accept the same field names.
 func TestEncodeCallKnowsTheCatalogue(t *testing.T) {
 	for _, spec := range tool.Catalogue() {
 		to, ok := variants()[spec.Name]
@@ -124,8 +124,8 @@ func FuzzEncodeCall(f *testing.F) {
 	})
 }
 
-// Each tool that changes a file has the field that makes the machine check the
-// path.
+// Each tool that changes a file has the field that tells the machine to check
+// the path.
 func TestEncodeGuarded(t *testing.T) {
 	for name, args := range map[string]string{
 		"Write": `{"path":"a","contents":"b"}`, "StrReplace": `{"path":"a","old_string":"b","new_string":"c"}`, "Delete": `{"path":"a"}`,

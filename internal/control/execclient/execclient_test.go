@@ -12,7 +12,7 @@ import (
 	"aloft/internal/redact"
 )
 
-// testConn is a connection to a machine of a test.
+// testConn is a connection to a test's machine.
 type testConn struct {
 	dial     machinerpc.Dial
 	lost     func(error) error
@@ -29,7 +29,7 @@ func (c testConn) Lost(err error) error { return c.lost(err) }
 
 func (c testConn) Redactor() *redact.Redactor { return c.redactor }
 
-// still is the method Lost of a connection that has not ended.
+// still implements the method Lost for a connection that has not ended.
 func still(err error) error { return err }
 
 // execDaemon serves a Connect handler as exec-daemon does, and returns a
@@ -48,7 +48,8 @@ func execDaemon(t *testing.T, path string, h http.Handler) machinerpc.Dial {
 	}
 }
 
-// Every request carries the token, also those whose messages are streams.
+// Every request contains the token, including requests whose messages are
+// streams.
 func TestRequestsCarryTheToken(t *testing.T) {
 	got := make(chan string, 1)
 	f := NewFiles(answering(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

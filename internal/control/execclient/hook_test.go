@@ -24,7 +24,7 @@ func (h hookServer) RunHooks(context.Context, *connect.Request[agentv1.RunHooksR
 }
 
 // hooksTo returns a client of a machine whose exec-daemon gives these answers.
-// The first dies connections are cut at their first byte.
+// The first connections, dies in number, are closed at their first byte.
 func hooksTo(t *testing.T, dies int32, lost func(error) error, answer hookServer) *Hooks {
 	t.Helper()
 	path, handler := agentv1connect.NewHookServiceHandler(answer)
@@ -45,7 +45,8 @@ func hooksTo(t *testing.T, dies int32, lost func(error) error, answer hookServer
 	return h
 }
 
-// TestHooksOutliveExecDaemon is a table of how often exec-daemon may die.
+// TestHooksOutliveExecDaemon checks how often exec-daemon may die before the
+// client gives up.
 func TestHooksOutliveExecDaemon(t *testing.T) {
 	gone := func(err error) error { return errors.Join(pod.ErrLost, err) }
 	for _, c := range []struct {

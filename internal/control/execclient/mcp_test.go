@@ -21,8 +21,9 @@ func (m mcpServer) UseServers(_ context.Context, req *connect.Request[agentv1.Us
 	return connect.NewResponse(&agentv1.UseServersResponse{Listings: []byte(text)}), err
 }
 
-// Credentials of remote servers are not sent to a machine, and its report is
-// checked against the servers that it was told to run.
+// The client does not send credentials of remote servers to a machine. It
+// compares the machine's report with the servers that it asked the machine to
+// run.
 func TestUseServers(t *testing.T) {
 	servers := []mcp.Server{
 		{Name: "remote", Type: mcp.HTTP, URL: "https://mcp.example.com/mcp", Headers: map[string]string{"X-Key": "key-of-the-remote-one"}},

@@ -31,8 +31,8 @@ func TestWhatAMachineSaysIsRedacted(t *testing.T) {
 	res, _, err := e.Call(t.Context(), conversation.ToolCall{ID: "c1", Name: "Shell", Args: []byte(`{"command":"env"}`)}, func(d Delta) {
 		heard.WriteString(d.Stdout)
 	})
-	// If a long time passes between two pieces, delayed text that is too short
-	// to be a secret is shown.
+	// If the two halves of a secret arrive far apart, the first half is output
+	// if it is too short to count as a secret.
 	if got := strings.Replace(heard.String(), "sk-the-[", "[", 1); err != nil || got != "key: [REDACTED]\nand sk-the-" {
 		t.Errorf("heard %q, %v", heard.String(), err)
 	}
@@ -42,7 +42,8 @@ func TestWhatAMachineSaysIsRedacted(t *testing.T) {
 	}
 }
 
-// Text that might begin a secret is shown after a while if nothing follows it.
+// Text that might be the beginning of a secret is output after a while if
+// nothing follows.
 func TestTheEndOfAnIdleLineIsHeard(t *testing.T) {
 	shown := make(chan struct{})
 	e := execTo(t, usualHello, func(id string, say func(*agentv1.ExecServerElement)) error {

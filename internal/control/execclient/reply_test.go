@@ -14,8 +14,8 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// maxGrowth is how many bytes this process may allocate to send, read and decode
-// a reply: a few times the largest reply.
+// maxGrowth is the number of bytes that this process may allocate to send, read
+// and decode a reply: a few times the largest reply.
 const maxGrowth = 192 << 20
 
 // grew runs f and returns how many bytes it allocated.
@@ -33,7 +33,7 @@ func answering(t *testing.T, h http.Handler) Conn {
 	return testConn{dial: execDaemon(t, "/", h), lost: still}
 }
 
-// always answers every request with the status, content type and body.
+// always replies to every request with the status, content type and body.
 func always(status int, contentType string, body []byte) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", contentType)
@@ -42,8 +42,8 @@ func always(status int, contentType string, body []byte) http.Handler {
 	})
 }
 
-// A reply of a few MiB that would take hundreds of MiB in memory is refused
-// before it is decoded, whatever the RPC.
+// The client refuses a reply of a few MiB that would take hundreds of MiB in
+// memory, before it decodes the reply, whatever the RPC.
 func TestRepliesOfManyParts(t *testing.T) {
 	entries := func(field protowire.Number, size int) []byte {
 		return []byte(strings.Repeat(string(append(protowire.AppendTag(nil, field, protowire.BytesType), 0)), size/2))
@@ -64,7 +64,7 @@ func TestRepliesOfManyParts(t *testing.T) {
 		},
 		"hooks": func() error {
 			h := NewHooks(answering(t, always(200, "application/proto", entries(10, maxHookReply-2))), "")
-			h.patience = 0 // exec-daemon is not asked again
+			h.patience = 0 // the client does not ask exec-daemon again
 			_, err := h.Run(ctx, HookCall{})
 			return err
 		},

@@ -9,8 +9,8 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// FuzzResult lets a machine return anything for a call. The result must be
-// bounded, and its output valid JSON.
+// FuzzResult has a machine return arbitrary data for a call. The result must be
+// bounded, and its output must be valid JSON.
 func FuzzResult(f *testing.F) {
 	for _, done := range []*agentv1.ExecCompleted{
 		{},

@@ -29,7 +29,7 @@ func rulesTo(t *testing.T, answer rulesServer) *Rules {
 	return r
 }
 
-// A machine's report about rules is redacted and checked.
+// The client redacts and checks a machine's report about rules.
 func TestReadRules(t *testing.T) {
 	folders := []rule.Folder{{}, {Repository: "", Path: "web"}}
 	got, err := rulesTo(t, func(req *agentv1.ReadRulesRequest) (*agentv1.ReadRulesResponse, error) {

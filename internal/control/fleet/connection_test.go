@@ -22,8 +22,8 @@ func TestIDNamesItsAgent(t *testing.T) {
 	}
 }
 
-// TestAlone checks that a machine in use cannot be reserved, that it can
-// be reserved once afterwards, and when a machine was last used.
+// TestAlone checks that a machine in use cannot be reserved, that an unused
+// machine can be reserved once, and that the time of its last use is known.
 func TestAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all fleet.Connections

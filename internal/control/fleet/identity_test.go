@@ -20,7 +20,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// signer records for whom it signs.
+// signer records the workload for which it signs.
 type signer struct{ last identity.Workload }
 
 func (s *signer) Token(w identity.Workload, audience, nonce string) (string, time.Time, error) {
@@ -89,8 +89,8 @@ func TestTokensAreOfTheAgentWhoseMachineAsks(t *testing.T) {
 	}
 }
 
-// FuzzTokenRequest checks that the reply to any token request is JSON and never
-// an internal error.
+// FuzzTokenRequest checks that every token request gets a JSON reply and causes
+// no internal error.
 func FuzzTokenRequest(f *testing.F) {
 	f.Add(`{"aud":"https://example.com","nonce":"n"}`)
 	f.Add(`{"aud":1}`)

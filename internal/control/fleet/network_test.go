@@ -56,8 +56,8 @@ func TestNetworkFor(t *testing.T) {
 	}
 }
 
-// A machine is restricted by the team's settings from when its agent was
-// created. If those cannot be read, no machine is created.
+// The team's settings at the time when an agent is created restrict its
+// machine. If they cannot be read, no machine is created.
 func TestEgressOf(t *testing.T) {
 	made := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	var broken error

@@ -44,8 +44,8 @@ func (u *upstream) Check(_ context.Context, repoURL, ref string) (gateway.RefInf
 }
 
 // If a repository lacks the team's base branch, the work starts at the default
-// branch, and the journal says so once. A missing ref that the request names is
-// an error.
+// branch, and the journal says so once. If it lacks a ref that the request
+// names, that is an error.
 func TestBaseBranchMissing(t *testing.T) {
 	const one, two = "https://git.test/o/one", "https://git.test/o/two"
 	up := &upstream{}
@@ -60,7 +60,7 @@ func TestBaseBranchMissing(t *testing.T) {
 		}
 	}
 	state, events, record := begin(agent.Repo{URL: one, StartingRef: "main", TeamBase: true}, agent.Repo{URL: two, StartingRef: "develop", TeamBase: true})
-	for range 2 { // the second time as after a crash
+	for range 2 { // the second time simulates a retry after a crash
 		if _, err := w.branches(t.Context(), state, record); err != nil {
 			t.Fatal(err)
 		}
@@ -83,8 +83,8 @@ func TestBaseBranchMissing(t *testing.T) {
 	}
 }
 
-// An agent that is started on pull requests starts from their branches. Each is
-// requested from the forge until it is journaled, and not again.
+// An agent that is created for pull requests starts from their branches. The
+// server requests each from the forge until it is journaled, and never again.
 func TestFindPulls(t *testing.T) {
 	const one, two, plain = "https://git.test/o/one", "https://git.test/o/two", "https://git.test/o/plain"
 	f := &forge{found: map[string]agent.PullRequest{one + "/pulls/1": {Branch: "fix", Base: "main", URL: one + "/pulls/1", Number: 1, State: "open"}}}
@@ -108,7 +108,7 @@ func TestFindPulls(t *testing.T) {
 		t.Errorf("while the second is not there: %v", err)
 	}
 	f.found[two+"/pulls/7"] = agent.PullRequest{Branch: "feature", URL: two + "/pulls/7", Number: 7, State: "open"}
-	for range 2 { // the second time as after a crash
+	for range 2 { // the second time simulates a retry after a crash
 		if err := find(nil); err != nil {
 			t.Fatal(err)
 		}

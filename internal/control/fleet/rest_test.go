@@ -36,7 +36,7 @@ func (d *diary) Append(_ context.Context, a store.Append) ([]agent.Event, error)
 	return a.Events, nil
 }
 
-// dormitory is a runtime with one machine, until that is destroyed.
+// dormitory is a runtime with one machine, until the machine is destroyed.
 type dormitory struct {
 	machine.Runtime
 	diary *diary
@@ -58,9 +58,9 @@ func (b *lastBed) Destroy(context.Context) error {
 	return nil
 }
 
-// TestExpiring checks that the warning comes a day before a machine is removed,
-// with the full period even if it is late, and again after the machine was
-// used.
+// TestExpiring checks that the warning comes a day before a machine is removed.
+// If the warning is late, the full period still follows it. After the machine
+// was used, the warning comes again.
 func TestExpiring(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, c := range []struct {
@@ -105,7 +105,7 @@ func TestExpiring(t *testing.T) {
 	}
 }
 
-// wards is a runtime with these machines, which all sleep.
+// wards is a runtime with the given machines, all of which sleep.
 type wards struct {
 	machine.Runtime
 	ids []string
@@ -117,8 +117,8 @@ func (w *wards) Open(context.Context, string) (machine.Machine, error) {
 	return &bed{stopped: true}, nil
 }
 
-// TestKeptForEach warns only about the machines of agents with a short
-// retention period.
+// TestKeptForEach checks that only agents with a short retention period get a
+// warning.
 func TestKeptForEach(t *testing.T) {
 	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "a.db"), slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -158,12 +158,12 @@ func TestKeptForEach(t *testing.T) {
 	}
 }
 
-// TestDeserted checks that users who are leaving are waited for, but only
-// briefly for those who stay.
+// TestDeserted checks that the wait for users who leave has a limit for those
+// who stay.
 func TestDeserted(t *testing.T) {
 	for _, c := range []struct {
 		name        string
-		work, visit time.Duration // how long they stay
+		work, visit time.Duration // how long each stays
 		want        time.Duration
 	}{
 		{"Nobody", 0, 0, 0},

@@ -12,7 +12,7 @@ import (
 	"aloft/internal/control/machine"
 )
 
-// bed is a machine that sleeps with its processes, unless fails says why not.
+// bed is a machine that sleeps with its processes unless fails is set.
 type bed struct {
 	machine.Checkpointer
 	fails   error
@@ -30,8 +30,8 @@ func (b *bed) Checkpoint(_ context.Context, _ func(context.Context) error) error
 	return b.fails
 }
 
-// TestSleep puts machines to sleep as well as they can, and checks the reason
-// if the processes are lost.
+// TestSleep checks that machines keep their processes when they sleep if
+// possible, and that the reason is reported otherwise.
 func TestSleep(t *testing.T) {
 	full := errors.New("the disk is full")
 	for _, c := range []struct {
@@ -61,7 +61,7 @@ func TestSleep(t *testing.T) {
 			}
 		})
 	}
-	// A stopping server leaves the machine as it is.
+	// A server that shuts down does not change the machine.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	m := &bed{fails: context.Canceled}
@@ -71,7 +71,7 @@ func TestSleep(t *testing.T) {
 }
 
 // TestWakingIsTold checks that the agent is told once how long the machine
-// slept, even if visitors have woken it before.
+// slept, even if a visitor has woken the machine before.
 func TestWakingIsTold(t *testing.T) {
 	ready := []agent.Body{&agent.Created{}, &agent.RunCreated{}, &agent.MachineMade{MachineID: "m-1"}, &agent.MachineReady{MachineID: "m-1", BootID: "b-1"}}
 	slept, woken := &agent.MachineHibernated{MachineID: "m-1", Alive: true}, &agent.MachineWoken{MachineID: "m-1", BootID: "b-1", Alive: true}
@@ -83,7 +83,7 @@ func TestWakingIsTold(t *testing.T) {
 	}{
 		{"Awake", nil, false, ""},
 		{"Asleep", []agent.Body{slept}, true, "slept for "},
-		{"WokenTwiceByVisitors", []agent.Body{slept, woken, slept, woken}, false, "slept for 2s"}, // one second each
+		{"WokenTwiceByVisitors", []agent.Body{slept, woken, slept, woken}, false, "slept for 2s"}, // one second per sleep
 		{"Told", []agent.Body{slept, woken, &agent.Notice{Code: agent.CodeSlept}}, false, ""},
 		{"OnItsDisk", []agent.Body{slept, &agent.MachineWoken{MachineID: "m-1", BootID: "b-2"}}, false, ""},
 	} {

@@ -84,7 +84,7 @@ func TestVariablesGivenAreFolded(t *testing.T) {
 	}
 }
 
-// Work redacts the secrets that its agent was given after the work began.
+// Work redacts secrets that its agent gets after the work has begun.
 func TestWorkRedactsLaterSecrets(t *testing.T) {
 	s := New(Config{Secret: []byte("s"), Secrets: func(string) map[string]string { return nil }})
 	w, state := &Work{fleet: s, agentID: "bc-1"}, &agent.State{Agent: agent.Agent{ID: "bc-1"}}

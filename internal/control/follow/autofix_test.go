@@ -15,8 +15,8 @@ import (
 	"aloft/internal/conversation"
 )
 
-// A failed check becomes a follow-up with the end of its log, once all checks
-// have ended; the agent tries to fix each commit once.
+// Once all checks have ended, a failed check becomes a follow-up with the end
+// of its log. The agent tries once to fix each commit.
 func TestFailedCheck(t *testing.T) {
 	w := newWorld(t)
 	head := w.head()
@@ -42,7 +42,7 @@ func TestFailedCheck(t *testing.T) {
 	}
 }
 
-// A check that never ends does not hide one that has failed long ago.
+// A check that never ends does not hide a check that failed long ago.
 func TestCheckThatNeverEnds(t *testing.T) {
 	w := newWorld(t)
 	w.forge.SetCheck(w.repo, w.head(), forge.Check{Name: "deploy", State: forge.Pending})
@@ -66,7 +66,7 @@ func TestWhereAutofixStops(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		prepare func(w *world)
-		stopped string // "" if it would go on
+		stopped string // "" if autofix continues
 	}{
 		{"the base branch fails the same check", func(w *world) { w.check("base", "test", forge.Failure); fail(w) }, ""},
 		{"it is off", func(w *world) {
@@ -107,7 +107,7 @@ func TestWhereAutofixStops(t *testing.T) {
 	}
 }
 
-// A prompt before the first try does not stop autofix.
+// A prompt before the first attempt does not stop autofix.
 func TestPromptBeforeTheFirstTry(t *testing.T) {
 	w := newWorld(t)
 	w.append(store.Append{AgentID: w.id, Events: []agent.Event{{RunID: "run-2", Body: &agent.RunCreated{Prompt: conversation.Text(conversation.User, "more")}}}})
@@ -116,8 +116,8 @@ func TestPromptBeforeTheFirstTry(t *testing.T) {
 	w.prompt()
 }
 
-// After ten tries the agent gives up, and says once at the pull request what it
-// tried, although the server dies after the comment.
+// After ten attempts the agent gives up, and one comment on the pull request
+// says what it tried, although the server dies after it has posted the comment.
 func TestGivesUp(t *testing.T) {
 	w := newWorld(t)
 	for n := range maxTries {
@@ -148,7 +148,7 @@ func TestGivesUp(t *testing.T) {
 	}
 }
 
-// refusing is a journal that cannot be written for a while.
+// refusing is a journal that rejects writes for a while.
 type refusing struct {
 	store.Journal
 	refuse int

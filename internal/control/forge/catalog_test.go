@@ -14,7 +14,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// A lister returns prepared answers, one after the other.
+// A lister returns prepared answers one after another.
 type lister struct {
 	mu    sync.Mutex
 	asked int
@@ -57,7 +57,7 @@ func TestCatalog(t *testing.T) {
 			t.Errorf("asked %d and %d times", acme.asked, all.asked)
 		}
 
-		// If a host is down or asks to wait, the cached list counts.
+		// If a host is down or asks for a delay, the cached list is used.
 		time.Sleep(listFresh + 1)
 		acme.repos, acme.err = nil, fault.Exhausted("slower").Named(CodeRateLimited).Because(limited{time.Hour})
 		all.repos = []string{"team/y"}
@@ -77,7 +77,7 @@ func TestCatalog(t *testing.T) {
 }
 
 // TestCatalogOfAHostThatHangs checks that an unresponsive host delays callers
-// only a little, and gets a single request.
+// only briefly, and gets only one request.
 func TestCatalogOfAHostThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow, good := &lister{block: true}, &lister{repos: []string{"team/x"}, err: errors.New("cut off after a page")}

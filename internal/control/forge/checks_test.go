@@ -30,8 +30,8 @@ func TestWholeIsNeverCut(t *testing.T) {
 	}
 }
 
-// TestByNameKeepsFailures checks that, of too many checks, those that determine
-// the verdict are kept.
+// TestByNameKeepsFailures checks that if there are too many checks, those that
+// determine the verdict are kept.
 func TestByNameKeepsFailures(t *testing.T) {
 	var all []Check
 	for i := range MaxChecks {

@@ -7,8 +7,8 @@ import (
 	"aloft/internal/control/forge"
 )
 
-// Somebody hides words in a comment, a title or a check's name, which a person who
-// reads it at the forge does not see but a model reads.
+// Someone hides words in a comment, title or check name. People do not see them
+// at the forge, but a model reads them.
 func TestTextHidesNothing(t *testing.T) {
 	const hidden = "a\U000e0069\U000e0067\u200b\u2060\u202e\ufeff\u00ad\U000e0101b"
 	if got := forge.Line(hidden, 100); got != "ab" {

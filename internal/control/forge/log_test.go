@@ -47,8 +47,8 @@ func FuzzCleanLog(f *testing.F) {
 	})
 }
 
-// A host redirects the request for a log to an object store, which must not get
-// the token.
+// A host redirects a log request to an object store. The object store must not
+// get the token.
 func TestTail(t *testing.T) {
 	got := make(chan http.Header, 1)
 	store := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -77,8 +77,7 @@ func TestTail(t *testing.T) {
 			t.Errorf("%s: read %q", name, log)
 		}
 	}
-	// A redirect from a host elsewhere never leads to an address of this
-	// machine.
+	// A redirect from a remote host never leads to an address of this machine.
 	public, err := NewWire(WireOptions{API: "http://git.test", Tokens: Token("t")})
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,8 @@ import (
 	"aloft/internal/control/forge"
 )
 
-// A model writes marks so that what remains after their removal is a mark.
+// A model writes text that would become a mark if a mark inside it were removed
+// once.
 func TestWithoutMarksLeavesNone(t *testing.T) {
 	mark := forge.Mark("key")
 	begin, _, _ := strings.Cut(mark, " key")

@@ -11,12 +11,12 @@ import (
 	"aloft/internal/control/forge"
 )
 
-// TestOpenerTakesTurns checks that only one pull request is opened at a host
-// that would open two for concurrent requests.
+// TestOpenerTakesTurns checks that only one pull request is opened at a time.
+// The host would open two for concurrent requests.
 func TestOpenerTakesTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o forge.Opener
-		var there []forge.PullRequest // needs no lock, since calls take turns
+		var there []forge.PullRequest // open needs no lock, since only one call runs at a time
 		open := func(head string, gone context.Context) (forge.PullRequest, error) {
 			return o.Open(gone, forge.NewPullRequest{Repo: forge.Repo{Host: "h", Path: "a/b"}, Head: head, Base: "main", Title: "x"},
 				func() ([]forge.PullRequest, error) { return there, nil },

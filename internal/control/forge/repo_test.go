@@ -67,8 +67,8 @@ func TestParsePullRequestURL(t *testing.T) {
 	}
 }
 
-// FuzzParseURL checks that parsed repositories are safe in a request path, and
-// that formatting and parsing again gives the same repository.
+// FuzzParseURL checks that a parsed repository is safe in a request path, and
+// that formatting and parsing it again returns the same repository.
 func FuzzParseURL(f *testing.F) {
 	for _, s := range []string{"https://github.com/a/b.git", "git@h:a/b/c", "ssh://git@h:22/a/b", "http://[::1]:80/a/%62", "https://h/a/b/-/merge_requests/7"} {
 		f.Add(s)
@@ -77,7 +77,7 @@ func FuzzParseURL(f *testing.F) {
 		r, err := ParseURL(s)
 		if err == nil {
 			again, err := ParseURL("https://" + r.Host + "/" + r.Path)
-			// A name that ends in .git twice loses one suffix per parse.
+			// If a name ends in .git twice, each parse removes one suffix.
 			if !r.valid() || err == nil && again != r && !strings.HasSuffix(r.Path, ".git") {
 				t.Errorf("%q: %+v, then %+v, %v", s, r, again, err)
 			}

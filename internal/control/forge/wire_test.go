@@ -79,8 +79,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestRedirectCarriesNoToken checks that the token is sent to the configured
-// host only.
+// TestRedirectCarriesNoToken checks that only the configured host gets the
+// token.
 func TestRedirectCarriesNoToken(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("the other host was asked, with %q", r.Header.Get("Authorization"))
@@ -110,7 +110,7 @@ func TestRedirectCarriesNoToken(t *testing.T) {
 	if err := w.Do(t.Context(), forge.Ask{Repo: r, Path: []string{"moved"}, Out: &v}); err != nil || !v.OK {
 		t.Errorf("what has moved: %v, %v", v, err)
 	}
-	// Following it would turn it into a GET.
+	// Following the redirect would turn the POST into a GET.
 	if err := w.Do(t.Context(), forge.Ask{Repo: r, Method: http.MethodPost, Path: []string{"moved"}, In: 1}); !fault.Is(err, fault.KindConflict) {
 		t.Errorf("POST to what has moved: %v", err)
 	}
@@ -189,7 +189,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestSilentHost checks that an unresponsive host runs into a timeout.
+// TestSilentHost checks that a request to an unresponsive host times out.
 func TestSilentHost(t *testing.T) {
 	let := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -239,8 +239,8 @@ func TestDrafts(t *testing.T) {
 	}
 }
 
-// TestForeignValues checks that arbitrary values for addresses and commits from
-// a host do not reach a page.
+// TestForeignValues checks that only valid addresses and commits from a host
+// reach a page.
 func TestForeignValues(t *testing.T) {
 	for _, s := range []string{"javascript:alert(1)", "data:text/html,x", "//h/x", "https://u:p@h/", "https:", strings.Repeat("https://h/", 300)} {
 		if got := forge.Web(s); got != "" {
@@ -254,7 +254,7 @@ func TestForeignValues(t *testing.T) {
 	}
 }
 
-// A response of 3 MiB must not decode to hundreds.
+// A response of 3 MiB must not decode to hundreds of MiB.
 func TestManyValues(t *testing.T) {
 	list := "[" + strings.Repeat("{},", 1<<20) + "{}]"
 	w, r := wire(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, list) })

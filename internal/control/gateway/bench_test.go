@@ -9,8 +9,8 @@ import (
 	"aloft/internal/control/gateway/gittest"
 )
 
-// BenchmarkClone clones a repository of 5,000 files, once through the gateway
-// with a warm mirror and once directly from its server.
+// BenchmarkClone clones a repository of 5,000 files through the gateway with a
+// warm mirror, and, as the baseline, directly from its server.
 func BenchmarkClone(b *testing.B) {
 	w := newWorld(b)
 	url := w.Repo("r", tree(5000))

@@ -8,9 +8,9 @@ import (
 	"aloft/internal/control/gateway"
 )
 
-// TestLargePushesAreUnpackedTwoAtATime pushes while the server unpacks one, and then
-// two large pushes of other agents. The second time, a large push is refused, and a
-// small one accepted.
+// TestLargePushesAreUnpackedTwoAtATime pushes while the server unpacks one large
+// push of another agent, and then two. With two, the server must refuse a large push
+// but accept a small one.
 func TestLargePushesAreUnpackedTwoAtATime(t *testing.T) {
 	w := newWorld(t)
 	gateway.SetPushWait(w.gw, 50*time.Millisecond)

@@ -14,7 +14,8 @@ import (
 func forced(g *gateway.Grant) { g.AllowForce = true }
 
 // TestClaimEndsWithAPushThatFailed has the first push of a branch fail. If
-// somebody else then creates a branch of that name, it is not the agent's.
+// somebody else then creates a branch of that name, it must not count as the
+// agent's.
 func TestClaimEndsWithAPushThatFailed(t *testing.T) {
 	for name, tt := range map[string]struct{ spoil, fix func(*world) }{
 		"Declined": {
@@ -49,7 +50,8 @@ func TestClaimEndsWithAPushThatFailed(t *testing.T) {
 }
 
 // TestClaimOfADeclinedCommit has the upstream decline a push, and somebody else push
-// the same commit to a branch of that name. The branch is not the agent's.
+// the same commit to a branch of that name. The branch must not count as the
+// agent's.
 func TestClaimOfADeclinedCommit(t *testing.T) {
 	w := newWorld(t)
 	m, _ := checkedOut(t, w, forced)
@@ -66,7 +68,7 @@ func TestClaimOfADeclinedCommit(t *testing.T) {
 }
 
 // TestClaimOfAPushThatWasNotAnswered has the upstream accept the first push and
-// die before it answers. The branch must count as the agent's, even after a
+// die before it replies. The branch must count as the agent's, even after a
 // restart of the server.
 func TestClaimOfAPushThatWasNotAnswered(t *testing.T) {
 	w := newWorld(t)
@@ -96,14 +98,14 @@ func TestClaimOfAPushThatWasNotAnswered(t *testing.T) {
 
 // TestClaimOfADeletedBranch deletes the agent's branch upstream, as a merge
 // does, and has somebody else create a branch of that name from the merged
-// work. The agent can add commits to it but not overwrite it, even in a later
-// run.
+// work. The agent may add commits to that branch but not overwrite it, even in
+// a later run.
 func TestClaimOfADeletedBranch(t *testing.T) {
 	w := newWorld(t)
 	m, url := checkedOut(t, w, forced)
 	m.commit("r", "more", map[string]string{"b.txt": "two\n"})
 	m.git("r", "push", "origin", branch)
-	gittest.Git(t, w.Path("r"), "update-ref", "refs/heads/main", branch) // it is merged
+	gittest.Git(t, w.Path("r"), "update-ref", "refs/heads/main", branch) // the branch is merged
 	gittest.Git(t, w.Path("r"), "branch", "-D", branch)
 	gittest.Git(t, w.Path("r"), "branch", branch, "main")
 	theirs := w.Commit("r", branch, "theirs", map[string]string{"z.txt": "z\n"})
@@ -133,12 +135,13 @@ func TestClaimOfADeletedBranch(t *testing.T) {
 	if got := w.Branch("r", branch); got != added {
 		t.Errorf("the upstream has %s, want %s", got, added)
 	}
-	m.git("r", "commit", "--quiet", "--amend", "-m", "rewritten") // its own commit
+	m.git("r", "commit", "--quiet", "--amend", "-m", "rewritten") // the agent's own commit
 	m.git("r", "push", "--force", "origin", branch)
 }
 
 // TestClaimAfterADeletion has the agent push again after its branch was
-// deleted: the branch is created again, and belongs to the agent.
+// deleted. The push must create the branch again, and the branch must belong to
+// the agent.
 func TestClaimAfterADeletion(t *testing.T) {
 	w := newWorld(t)
 	m, _ := checkedOut(t, w, forced)
@@ -155,8 +158,9 @@ func TestClaimAfterADeletion(t *testing.T) {
 	}
 }
 
-// TestClaimOfAnotherServer has a server that never saw the agent's push: the agent's
-// branch is known from the journal, and may be added to.
+// TestClaimOfAnotherServer uses a server that never saw the agent's push. The server
+// knows from the journal that the branch is the agent's, and must let the agent add
+// commits.
 func TestClaimOfAnotherServer(t *testing.T) {
 	w := newWorld(t)
 	m, url := checkedOut(t, w, forced)

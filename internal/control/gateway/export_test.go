@@ -6,7 +6,7 @@ import (
 	"aloft/internal/control/repourl"
 )
 
-// SetPushWait sets how long a push waits for others to be unpacked.
+// SetPushWait sets how long a push waits while the server unpacks others.
 func SetPushWait(g *Gateway, d time.Duration) { g.pushWait = d }
 
 // PathOf returns the path at which the gateway serves a repository.
@@ -18,8 +18,8 @@ func PathOf(repoURL string) (string, error) {
 	return r.Path(), nil
 }
 
-// HoldLargePush takes the place of a large push until the returned function is
-// called.
+// HoldLargePush occupies the slot of a large push until the returned function
+// is called.
 func HoldLargePush(g *Gateway) (end func()) {
 	slots := g.unpacking[1].slots
 	slots <- struct{}{}

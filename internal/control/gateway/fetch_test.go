@@ -11,7 +11,8 @@ import (
 	"aloft/internal/control/gateway/gittest"
 )
 
-// noise returns n bytes of text that hardly compresses, the same for each n.
+// noise returns n bytes of text that hardly compresses. Calls with the same n
+// return the same text.
 func noise(n int) string {
 	r := rand.New(rand.NewPCG(1, uint64(n)))
 	b := make([]byte, n)
@@ -21,7 +22,7 @@ func noise(n int) string {
 	return string(b)
 }
 
-// tree returns many small files in folders.
+// tree returns many small files in several folders.
 func tree(n int) map[string]string {
 	files := map[string]string{}
 	for i := range n {
@@ -59,8 +60,8 @@ func TestClone(t *testing.T) {
 	}
 }
 
-// TestSecondCloneIsCheap measures the bytes from the upstream for a second
-// machine.
+// TestSecondCloneIsCheap measures how many bytes the upstream sends for a
+// second machine's clone.
 func TestSecondCloneIsCheap(t *testing.T) {
 	w := newWorld(t)
 	url := w.Repo("r", tree(2000))
@@ -146,7 +147,8 @@ func TestUpstreamChangesAreFollowed(t *testing.T) {
 	w.Commit("r", "x", "x", map[string]string{"x": "x"})
 	m := w.machine(t, gateway.Grant{Repos: []string{url}})
 	m.git("", "clone", "--quiet", url, "r")
-	// Delete the branch, create one below its name, and make HEAD point to that.
+	// Delete the branch, create a branch below its name, and make HEAD point to
+	// the new branch.
 	gittest.Git(t, w.Path("r"), "branch", "-D", "x")
 	id := w.Commit("r", "x/y", "y", map[string]string{"y": "y"})
 	gittest.Git(t, w.Path("r"), "symbolic-ref", "HEAD", "refs/heads/x/y")

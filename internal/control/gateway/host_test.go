@@ -14,9 +14,9 @@ import (
 	"aloft/internal/need"
 )
 
-// TestFileUpstreamRunsNothing checks that fetching from and pushing to a
-// repository of this host runs none of its programs: no hooks, and nothing
-// named in its configuration.
+// TestFileUpstreamRunsNothing checks that fetches from and pushes to a
+// repository of this host run none of its programs: neither hooks nor programs
+// that its configuration names.
 func TestFileUpstreamRunsNothing(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.cfg.Files = []string{w.Dir} })
 	w.Repo("r", map[string]string{"a.txt": "one\n", ".gitattributes": "* filter=evil diff=evil\n"})
@@ -54,7 +54,7 @@ func TestFileUpstreamRunsNothing(t *testing.T) {
 	m := w.machine(t, oneRepo(url, branch))
 	m.git("", "clone", "--quiet", url, "r")
 	m.git("r", "checkout", "--quiet", "-b", branch)
-	if err := os.Remove(ran); err != nil && !os.IsNotExist(err) { // the test's own git may have run some
+	if err := os.Remove(ran); err != nil && !os.IsNotExist(err) { // the test's own git may have run some of them
 		t.Fatal(err)
 	}
 	id := m.commit("r", "more", map[string]string{"b.txt": "two\n"})
@@ -72,7 +72,7 @@ func TestFileUpstreamRunsNothing(t *testing.T) {
 	}
 }
 
-// TestFileUpstreamStaysInItsRoots checks that file:// URLs cannot reach outside
+// TestFileUpstreamStaysInItsRoots checks that file:// URLs cannot lead outside
 // of the roots, whatever links they contain.
 func TestFileUpstreamStaysInItsRoots(t *testing.T) {
 	w := newWorld(t, func(w *world) {
@@ -153,7 +153,8 @@ func TestFileUpstreamIsTheOwners(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A file readable only by root is not read for the owner.
+	// The gateway does not read a file for the repository's owner that only
+	// root may read.
 	secret := filepath.Join(w.Path("r"), "refs/heads/secret")
 	if err := os.WriteFile(secret, []byte(w.Branch("r", "main")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -188,8 +189,9 @@ func TestFileUpstreamIsTheOwners(t *testing.T) {
 	}
 }
 
-// TestFileUpstreamWithWorkingTree checks that a working tree can be an
-// upstream, and that its checked-out branch cannot be changed by a push.
+// TestFileUpstreamWithWorkingTree checks that a repository with a working tree
+// can be an upstream, and that a push cannot change the branch that is checked
+// out there.
 func TestFileUpstreamWithWorkingTree(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.cfg.Files = []string{w.Dir} })
 	dir := filepath.Join(w.Dir, "work")

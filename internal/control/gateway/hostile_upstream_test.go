@@ -10,8 +10,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// TestUpstreamThatIsTooLarge checks that an upstream that sends endless data
-// does not fill the disk.
+// TestUpstreamThatIsTooLarge checks that endless data from an upstream does not
+// fill the disk.
 func TestUpstreamThatIsTooLarge(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.cfg.MaxMirror = 1 << 20 })
 	url := w.Repo("r", map[string]string{"a": "a"})
@@ -29,7 +29,8 @@ func TestUpstreamThatIsTooLarge(t *testing.T) {
 	}
 }
 
-// TestCommitThatIsTooLarge checks the same for a commit requested by its id.
+// TestCommitThatIsTooLarge checks that endless data does not fill the disk when
+// a commit is requested by its id.
 func TestCommitThatIsTooLarge(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.cfg.MaxMirror = 1 << 20 })
 	url := w.Repo("r", map[string]string{"a": "a"})
@@ -83,8 +84,8 @@ func TestUpstreamIsChecked(t *testing.T) {
 
 func hexByte(c byte) byte { return byte(strings.IndexByte("0123456789abcdef", c)) }
 
-// TestUpstreamWithTooManyRefs checks that a fetch from a server with more refs
-// than allowed is stopped before git writes them.
+// TestUpstreamWithTooManyRefs checks that a fetch from a server with too many
+// refs is stopped before git writes the refs.
 func TestUpstreamWithTooManyRefs(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.cfg.MaxRefs = 50 })
 	url := w.Repo("r", map[string]string{"a": "a"})

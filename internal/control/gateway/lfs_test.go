@@ -17,8 +17,8 @@ import (
 
 const large = "a large file\n"
 
-// largeFiles creates a repository with one large file, and a machine with a
-// clone in which the file is still a pointer.
+// largeFiles creates a repository with one large file, and a machine whose
+// clone contains only the pointer to that file.
 func largeFiles(t *testing.T, w *world, grant func(url string) gateway.Grant) (*machine, *gittest.LFS) {
 	t.Helper()
 	need.Command(t, "git-lfs")
@@ -45,7 +45,7 @@ func (m *machine) read(name string) string {
 }
 
 // TestLargeFiles downloads and uploads large files with the real git-lfs. The
-// machine must see neither the forge's credential nor the object server's.
+// machine must see neither the forge's nor the object server's credential.
 func TestLargeFiles(t *testing.T) {
 	w := newWorld(t, withCredential)
 	m, store := largeFiles(t, w, mayPush)

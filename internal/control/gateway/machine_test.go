@@ -67,8 +67,8 @@ func (w *world) open(t testing.TB) {
 	})
 }
 
-// machine simulates a machine whose git reaches repositories through the
-// gateway only.
+// machine simulates a machine whose git can reach repositories only through the
+// gateway.
 type machine struct {
 	t          testing.TB
 	dir        string
@@ -119,7 +119,8 @@ func (m *machine) git(dir string, args ...string) string {
 	return out
 }
 
-// fails runs git, which must fail with each of the words in its output.
+// fails runs git, which must fail with an output that contains each of the
+// words.
 func (m *machine) fails(dir string, args []string, words ...string) string {
 	m.t.Helper()
 	out, err := m.try(dir, args...)

@@ -22,8 +22,8 @@ import (
 	"aloft/internal/policy"
 )
 
-// underPolicy makes the gateway apply the outbound policy to git servers, with the
-// given addresses opened.
+// underPolicy makes the gateway apply the outbound policy, which also allows
+// the given addresses, to git servers.
 func underPolicy(t *testing.T, open ...string) func(*world) {
 	t.Helper()
 	network, err := outbound.New(policy.Network{Mode: policy.AllowAll, Open: open})
@@ -55,7 +55,7 @@ func canary(t *testing.T, host string) (at string, asked *atomic.Int32) {
 	return l.Addr().String(), asked
 }
 
-// A repository's URL that leads into the server's own networks causes no
+// A repository URL that leads into the server's own networks causes no
 // connection, and the error does not reveal whether a port is open.
 func TestUpstreamIsUnderThePolicy(t *testing.T) {
 	open, asked := canary(t, "127.0.0.1")
@@ -83,7 +83,7 @@ func TestUpstreamIsUnderThePolicy(t *testing.T) {
 	}
 }
 
-// No spelling of an address gets past the policy.
+// No spelling of an address bypasses the policy.
 func TestSpellingsOfLoopback(t *testing.T) {
 	at, asked := canary(t, "127.0.0.1")
 	_, port, _ := net.SplitHostPort(at)
@@ -105,8 +105,8 @@ func TestSpellingsOfLoopback(t *testing.T) {
 	}
 }
 
-// A proxy gets names that only it knows, but no address in disguise: with no_proxy
-// git would connect by itself.
+// A proxy gets names that only it can resolve, but no address in disguise: with
+// no_proxy git would connect directly.
 func TestSpellingsBehindAProxy(t *testing.T) {
 	at, asked := canary(t, "127.0.0.1")
 	_, port, _ := net.SplitHostPort(at)
@@ -123,8 +123,8 @@ func TestSpellingsBehindAProxy(t *testing.T) {
 	}
 }
 
-// TestUpstreamThatTheOperatorHasNamed checks that a server which the operator has
-// configured may be at any address.
+// TestUpstreamThatTheOperatorHasNamed checks that a server which the operator
+// has configured may have any address.
 func TestUpstreamThatTheOperatorHasNamed(t *testing.T) {
 	t.Run("Opened", func(t *testing.T) {
 		w := newWorld(t, underPolicy(t, "127.0.0.1/32"))
@@ -134,7 +134,7 @@ func TestUpstreamThatTheOperatorHasNamed(t *testing.T) {
 	})
 	t.Run("Credential", func(t *testing.T) {
 		w := newWorld(t, underPolicy(t), withCredential)
-		m, url := checkedOut(t, w) // below the credential's URL
+		m, url := checkedOut(t, w) // the repository's URL is below the credential's URL
 		m.commit("r", "more", map[string]string{"b.txt": "two\n"})
 		m.git("r", "push", "origin", branch)
 		other := strings.Replace(url, w.URL, "http://"+loopbacktest.Closed(t), 1)
@@ -147,7 +147,8 @@ func TestUpstreamThatTheOperatorHasNamed(t *testing.T) {
 		closed := loopbacktest.Closed(t)
 		host, port, _ := net.SplitHostPort(closed)
 		gittest.Write(t, home, map[string]string{"known": "[" + host + "]:" + port + " ssh-ed25519 " + hostKey + "\n"})
-		// A program in place of ssh, since ssh takes its home from the password file.
+		// This program replaces ssh, since ssh reads the user's home folder
+		// from the password file.
 		gittest.Write(t, home, map[string]string{"bin/ssh": "#!/bin/sh\nexec /usr/bin/ssh -o UserKnownHostsFile=" + filepath.Join(home, "known") + ` "$@"` + "\n"})
 		if err := os.Chmod(filepath.Join(home, "bin/ssh"), 0o755); err != nil {
 			t.Fatal(err)
@@ -176,8 +177,8 @@ func (p pinned) Resolve(_ context.Context, host string) ([]netip.Addr, error) {
 // Dial implements [gateway.Network].
 func (pinned) Dial(context.Context, string, string) (net.Conn, error) { panic("git dials by itself") }
 
-// TestUpstreamIsPinned checks that git connects to the address that was judged,
-// and does not resolve the name again.
+// TestUpstreamIsPinned checks that git connects to the address that the policy
+// has checked, and does not resolve the name again.
 func TestUpstreamIsPinned(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.cfg.Network = pinned{"forge.invalid": "127.0.0.1"} })
 	url := strings.Replace(w.Repo("r", map[string]string{"a": "a"}), "127.0.0.1", "forge.invalid", 1)
@@ -186,7 +187,8 @@ func TestUpstreamIsPinned(t *testing.T) {
 	}
 }
 
-// A redirect to another server is not followed, even if something listens there.
+// The gateway does not follow a redirect to another server, even if a server
+// listens there.
 func TestRedirectElsewhere(t *testing.T) {
 	open, asked := canary(t, "127.0.0.1")
 	closed := loopbacktest.Closed(t)
@@ -220,7 +222,7 @@ func TestRedirectElsewhere(t *testing.T) {
 	}
 }
 
-// A repository that was renamed on its server is used under its old name.
+// A repository that was renamed on its server can be used under its old name.
 func TestRedirectWithinTheServer(t *testing.T) {
 	w := newWorld(t)
 	w.SetAuth("bot", token)
@@ -257,7 +259,8 @@ func TestRedirectWithinTheServer(t *testing.T) {
 	}
 }
 
-// A server of git's dumb protocol names another server as its alternate.
+// A server that speaks git's dumb protocol names another server as its
+// alternate.
 func TestDumbAlternates(t *testing.T) {
 	at, asked := canary(t, "127.0.0.1")
 	source := gittest.New(t)
@@ -283,8 +286,9 @@ func TestDumbAlternates(t *testing.T) {
 	}
 }
 
-// TestLargeFilesUnderThePolicy checks that the policy also applies to large files:
-// to the git server's address, and to the addresses that it returns.
+// TestLargeFilesUnderThePolicy checks that the policy also applies to large
+// files: to the git server's address, and to the addresses that the server
+// returns.
 func TestLargeFilesUnderThePolicy(t *testing.T) {
 	at, asked := canary(t, "127.0.0.2")
 	w := newWorld(t, underPolicy(t, "127.0.0.1/32"))

@@ -12,8 +12,8 @@ import (
 
 const branch = "aloft/x"
 
-// checkedOut creates a machine with a clone of a one-commit repository, on the
-// branch that it may push.
+// checkedOut creates a machine with a clone of a repository of one commit. The
+// branch that the machine may push is checked out.
 func checkedOut(t *testing.T, w *world, change ...func(*gateway.Grant)) (*machine, string) {
 	t.Helper()
 	url := w.Repo("r", map[string]string{"a.txt": "one\n"})
@@ -131,7 +131,8 @@ func TestPushToBranchThatIsTaken(t *testing.T) {
 	m.commit("r", "more", map[string]string{"b.txt": "two\n"})
 	theirs := w.Commit("r", branch, "theirs", map[string]string{"z.txt": "z\n"})
 
-	// git itself rejects the non-fast-forward; when forced, the gateway does.
+	// git itself rejects the non-fast-forward. With --force the gateway rejects
+	// it.
 	m.fails("r", []string{"push", "origin", branch}, "rejected")
 	m.fails("r", []string{"push", "--force", "origin", branch}, "rejected")
 	m.git("r", "fetch", "--quiet", "origin")
@@ -141,7 +142,7 @@ func TestPushToBranchThatIsTaken(t *testing.T) {
 		t.Fatalf("upstream has %s, want theirs", got)
 	}
 
-	// A grant for somebody's existing branch allows it.
+	// A grant for somebody's existing branch allows a force-push.
 	grant := oneRepo(url, branch)
 	grant.Existing, grant.Credential = true, m.credential
 	if _, err := w.gw.Grant(grant); err != nil {
@@ -150,15 +151,16 @@ func TestPushToBranchThatIsTaken(t *testing.T) {
 	m.git("r", "push", "origin", branch)
 }
 
-// TestPushRace creates the branch upstream while the push is running. The
-// upstream's own check must refuse the push.
+// TestPushRace creates the branch upstream while the push runs. The upstream's
+// own check must refuse the push.
 func TestPushRace(t *testing.T) {
 	w := newWorld(t)
 	m, _ := checkedOut(t, w)
 	m.commit("r", "more", map[string]string{"b.txt": "two\n"})
 	m.git("r", "config", "core.hooksPath", filepath.Join(m.dir, "hooks"))
 	gittest.Write(t, m.dir, map[string]string{
-		// This hook runs between receiving the refs and sending the pack.
+		// git runs this hook after it has received the refs and before it sends
+		// the pack.
 		"hooks/pre-push": "#!/bin/sh\nunset GIT_DIR\nexec git -C " + w.Path("r") + " branch " + branch + " main\n",
 	})
 	if err := os.Chmod(filepath.Join(m.dir, "hooks/pre-push"), 0o755); err != nil {
@@ -248,7 +250,7 @@ func TestPushFromShallowClone(t *testing.T) {
 }
 
 // TestPushIsThin pushes a small change of a large file. Only the change may be
-// transferred, to the gateway and on to the upstream.
+// transferred, both to the gateway and to the upstream.
 func TestPushIsThin(t *testing.T) {
 	w := newWorld(t)
 	var big strings.Builder
@@ -270,7 +272,7 @@ func TestPushIsThin(t *testing.T) {
 func TestPushOfLargeChange(t *testing.T) {
 	w := newWorld(t)
 	m, _ := checkedOut(t, w)
-	id := m.commit("r", "large", map[string]string{"noise": noise(8 << 20)}) // more than http.postBuffer, so git sends a probe and then chunks
+	id := m.commit("r", "large", map[string]string{"noise": noise(8 << 20)}) // the pack is larger than http.postBuffer, so git sends a probe and then chunks
 	m.git("r", "push", "origin", branch)
 	if got := w.Branch("r", branch); got != id {
 		t.Fatalf("upstream has %q, want %s", got, id)

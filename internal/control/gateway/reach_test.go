@@ -8,7 +8,7 @@ import (
 	"aloft/internal/control/gateway"
 )
 
-// TestReach checks that dependencies, and submodules recursively, are granted
+// TestReach checks that dependencies and, recursively, submodules are granted
 // as far as the rules allow, and that refusals are reported.
 func TestReach(t *testing.T) {
 	w := newWorld(t)
@@ -45,7 +45,7 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// TestSubmoduleByAnotherProtocol checks that a grant applies to a repository
+// TestSubmoduleByAnotherProtocol checks that a grant applies to one repository
 // under any protocol, and to no other repository.
 func TestSubmoduleByAnotherProtocol(t *testing.T) {
 	w := newWorld(t)

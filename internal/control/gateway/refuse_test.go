@@ -189,9 +189,10 @@ func TestHostileRequests(t *testing.T) {
 	leftInQuarantine(t, w)
 }
 
-// TestLargeFetchRequests sends two fetch requests that name many objects, of which
-// the first does not end. The second is read and checked after it, since checking
-// such a request takes much memory, and small ones are answered meanwhile.
+// TestLargeFetchRequests sends two fetch requests that name many objects. The
+// first does not end. Because such requests take much memory, the server must
+// read the second only after the first has ended, and must serve small requests
+// in the meantime.
 func TestLargeFetchRequests(t *testing.T) {
 	w := newWorld(t)
 	url := w.Repo("r", map[string]string{"a.txt": "one\n"})
@@ -211,7 +212,7 @@ func TestLargeFetchRequests(t *testing.T) {
 		status, _ := m.do("POST", repo+"/git-upload-pack", "", io.MultiReader(strings.NewReader(large.String()), rest))
 		first <- status
 	}()
-	if _, err := io.WriteString(end, "0000"); err != nil { // has been sent once the rest is read
+	if _, err := io.WriteString(end, "0000"); err != nil { // returns once everything before it has been sent
 		t.Fatal(err)
 	}
 	small := func() {
@@ -220,9 +221,9 @@ func TestLargeFetchRequests(t *testing.T) {
 			t.Fatalf("a small request: %d %s", status, text)
 		}
 	}
-	small() // the server has read the first request meanwhile
+	small() // by now the server has read the first request
 	go func() {
-		status, _ := m.do("POST", repo+"/git-upload-pack", "", strings.NewReader(strings.Repeat("zzzz", 1<<18+1))) // refused once it is read
+		status, _ := m.do("POST", repo+"/git-upload-pack", "", strings.NewReader(strings.Repeat("zzzz", 1<<18+1))) // the server refuses the request once it has read it
 		second <- status
 	}()
 	for range 30 {
@@ -249,7 +250,8 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestSilentMachine starts a push and then sends nothing.
+// TestSilentMachine starts a push and then sends nothing. The gateway must end
+// the request.
 func TestSilentMachine(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -289,7 +291,7 @@ func TestSilentMachine(t *testing.T) {
 	})
 }
 
-// listener accepts connections from a channel.
+// listener accepts connections that it receives from a channel.
 type listener chan net.Conn
 
 func (l listener) Accept() (net.Conn, error) {

@@ -79,8 +79,8 @@ func TestPushWithASecretIsRefused(t *testing.T) {
 	}
 }
 
-// TestOldSecretsAreLetBe checks that secrets already in the repository do not
-// prevent other pushes.
+// TestOldSecretsAreLetBe checks that secrets that are already in the repository
+// do not prevent pushes.
 func TestOldSecretsAreLetBe(t *testing.T) {
 	w := newWorld(t)
 	url := w.Repo("r", map[string]string{"old.env": deployKey})

@@ -10,8 +10,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// standInSSH is a program in place of ssh that runs the command on this host, in
-// the folder of the repositories. It logs its arguments.
+// standInSSH is a program that replaces ssh. It runs the command on this host,
+// in the folder of the repositories, and logs its arguments.
 const standInSSH = `#!/bin/sh
 echo "$GIT_PROTOCOL $*" >>LOG
 case " $* " in *" -G "*) exit 1 ;; esac
@@ -20,7 +20,7 @@ case "$command" in *missing*) echo "fatal: repository not found" >&2; exit 1 ;; 
 cd REPOS && eval "$(echo "$command" | sed "s, '/, './,")"
 `
 
-// TestSSH fetches and pushes through a program in place of ssh.
+// TestSSH fetches and pushes with a stand-in for ssh.
 func TestSSH(t *testing.T) {
 	bin := t.TempDir()
 	log := filepath.Join(bin, "log")

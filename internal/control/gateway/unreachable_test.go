@@ -13,7 +13,7 @@ import (
 	"aloft/internal/control/gateway/gittest"
 )
 
-// rawPush sends a pack that git would not create, and returns the answer.
+// rawPush sends a pack that git would not create, and returns the reply.
 func (m *machine) rawPush(t *testing.T, url, old, id string, objects ...string) string {
 	t.Helper()
 	cmd := gittest.Command(t, m.dir+"/r", "pack-objects", "--stdout", "--quiet")
@@ -40,8 +40,8 @@ func pktLine(s string) string {
 }
 
 // TestMirrorsCarryNothingBetweenMachines checks that extra objects in a push do
-// not enter the mirror, and that objects on no branch are served to nobody,
-// neither by a fetch nor by a push that refers to them.
+// not enter the mirror. Nobody may get objects that are on no branch, neither
+// with a fetch nor with a push that refers to them.
 func TestMirrorsCarryNothingBetweenMachines(t *testing.T) {
 	w := newWorld(t)
 	m, url := checkedOut(t, w)
@@ -61,7 +61,7 @@ func TestMirrorsCarryNothingBetweenMachines(t *testing.T) {
 	if objects := mirrorObjects(t, w); strings.Contains(objects, extra) || !strings.Contains(objects, blob) {
 		t.Errorf("the mirror holds\n%s", objects)
 	}
-	// Was once on a branch and is still in the mirror.
+	// This commit was once on a branch and is still in the mirror.
 	secret := w.Commit("r", "gone", "secret", map[string]string{"secret.txt": "secret\n"})
 	if _, err := w.gw.Check(t.Context(), url, ""); err != nil {
 		t.Fatal(err)
@@ -81,8 +81,8 @@ func TestMirrorsCarryNothingBetweenMachines(t *testing.T) {
 		other.fails("r", []string{"-c", "protocol.version=" + version, "fetch", "origin", secret})
 		other.fails("r", []string{"-c", "protocol.version=" + version, "fetch", "origin", hidden})
 	}
-	// Neither does the machine learn an object's size, nor compare its lines with
-	// names of files.
+	// The machine can neither learn an object's size nor compare the object's
+	// lines with names of files.
 	fetch := pkt("command=fetch\n") + "0001" + pkt("want "+id+"\n")
 	for request, want := range map[string]string{
 		pkt("command=object-info\n") + "0001" + pkt("size\n") + pkt("oid "+hidden+"\n") + "0000":          hidden,
@@ -100,7 +100,7 @@ func TestMirrorsCarryNothingBetweenMachines(t *testing.T) {
 		other.git("", "init", "--quiet", "x"+have[:4])
 		other.git("x"+have[:4], "fetch", "--quiet", url, have)
 	}
-	// A commit that refers to the object without containing it.
+	// A commit refers to the object without containing it.
 	grown := gittest.Command(t, other.dir+"/r", "mktree", "--missing")
 	grown.Stdin = strings.NewReader("100644 blob " + hidden + "\tstolen\n")
 	if out, err = grown.Output(); err != nil {
@@ -151,8 +151,8 @@ func (m *machine) post(t *testing.T, url, request string) string {
 	return string(body)
 }
 
-// A credential that somebody has read in a transcript is useless in a machine of
-// another agent.
+// A credential that somebody has read in a transcript is useless in another
+// agent's machine.
 func TestCredentialOfAnotherAgent(t *testing.T) {
 	w := newWorld(t)
 	m, url := checkedOut(t, w)

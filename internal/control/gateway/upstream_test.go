@@ -23,7 +23,7 @@ import (
 
 const token = "s3cr3t-forge-token"
 
-// withCredential configures a token for the whole upstream.
+// withCredential configures a token for all repositories of the upstream.
 func withCredential(w *world) {
 	w.SetAuth("bot", token)
 	w.cfg.Credentials = []gateway.Credential{{URL: w.URL, Username: "bot", Token: token}}
@@ -39,7 +39,7 @@ func TestUpstreamCredential(t *testing.T) {
 	}
 	noToken(t, w)
 
-	// A token echoed by the server is redacted.
+	// If the server echoes the token, the gateway redacts it.
 	w.Hook("r", "pre-receive", "echo your token is "+token+" >&2\nexit 1\n")
 	m.commit("r", "again", map[string]string{"b.txt": "three\n"})
 	if out := m.fails("r", []string{"push", "origin", branch}, "remote: your token is [token]"); strings.Contains(out, token) {
@@ -56,7 +56,7 @@ func TestUpstreamCredential(t *testing.T) {
 }
 
 // TestTokensThatChange makes the upstream accept a different token each time,
-// like expiring tokens of a GitHub App.
+// because tokens of a GitHub App expire.
 func TestTokensThatChange(t *testing.T) {
 	now, asked := token, ""
 	var fails error
@@ -129,7 +129,7 @@ func TestCredentialIsForItsPrefixOnly(t *testing.T) {
 	w := newWorld(t, func(w *world) {
 		w.SetAuth("bot", token)
 		w.cfg.Credentials = []gateway.Credential{
-			{URL: w.URL + "/tea", Username: "bot", Token: token}, // not a prefix of team, when compared by path segments
+			{URL: w.URL + "/tea", Username: "bot", Token: token}, // compared by path segments, this is not a prefix of team
 			{URL: w.URL, Username: "bot", Token: "wrong"},
 			{URL: w.URL + "/team", Username: "bot", Token: token},
 		}
@@ -186,7 +186,7 @@ func TestCheck(t *testing.T) {
 		"refs/tags/v1":     {Commit: main},
 		main:               {Commit: main},
 		main[:10]:          {Commit: main},
-		pull:               {Commit: pull}, // on no branch; the upstream serves it on request
+		pull:               {Commit: pull}, // on no branch; the upstream sends it on request
 	} {
 		got, err := w.gw.Check(t.Context(), url, ref)
 		if err != nil || got.Commit != want.Commit || got.Branch != want.Branch || got.DefaultBranch != "main" {
@@ -226,8 +226,8 @@ func TestCheckOfEmptyRepository(t *testing.T) {
 	}
 }
 
-// TestUpstreamFailures checks that each failure is reported with the right
-// code, and quickly.
+// TestUpstreamFailures checks that each failure is reported quickly and with
+// the right code.
 func TestUpstreamFailures(t *testing.T) {
 	w := newWorld(t)
 	nobody := "http://" + loopbacktest.Closed(t) + "/r"
@@ -256,7 +256,7 @@ func TestUpstreamFailures(t *testing.T) {
 			if f.Code != tt.code || !strings.Contains(f.Message+f.Advice, tt.words) || f.Advice == "" {
 				t.Errorf("%s: %v", f.Code, err)
 			}
-			// Each takes milliseconds unless it waits for a timeout.
+			// Each failure takes milliseconds unless it is a timeout.
 			if took := time.Since(start); took > time.Minute {
 				t.Errorf("it took %v", took)
 			}
@@ -277,8 +277,8 @@ func TestNoStaleService(t *testing.T) {
 	m.git("", "clone", "--quiet", url, "again")
 }
 
-// TestRefreshIsGivenUp cancels the only waiter for an unresponsive upstream,
-// and then tries again.
+// TestRefreshIsGivenUp cancels the only caller that waits for an unresponsive
+// upstream, and then tries again.
 func TestRefreshIsGivenUp(t *testing.T) {
 	w := newWorld(t)
 	url := w.Repo("r", map[string]string{"a.txt": "one\n"})
@@ -331,7 +331,7 @@ func TestOneServerPerFolder(t *testing.T) {
 
 // TestProxy clones from an upstream that is reachable only through a proxy.
 func TestProxy(t *testing.T) {
-	proxy := gittest.New(t) // handles proxied requests as its own
+	proxy := gittest.New(t) // the proxy serves the proxied requests itself
 	proxy.Repo("r", map[string]string{"a": "a"})
 	w := newWorld(t, func(w *world) { w.cfg.Environ = append(w.cfg.Environ, "http_proxy="+proxy.URL) })
 	if got, err := w.gw.Check(t.Context(), "http://forge.invalid/r.git", ""); err != nil || got.Commit != proxy.Branch("r", "main") {
@@ -339,7 +339,7 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// TestDiskFull puts the mirrors on a disk of 3 MiB.
+// TestDiskFull stores the mirrors on a disk of 3 MiB.
 func TestDiskFull(t *testing.T) {
 	need.Root(t)
 	disk := t.TempDir()

@@ -35,7 +35,7 @@ import (
 	"aloft/internal/policy"
 )
 
-// parts is a host whose parts record what they are asked for.
+// parts is a host whose parts record their calls.
 type parts struct {
 	layers map[string]layer.Layer
 	built  func(ctx context.Context, spec dockerfile.Spec, out func(string)) (string, error)
@@ -109,12 +109,12 @@ type server struct {
 	address string
 	parts   *parts
 	opened  atomic.Int32
-	text    atomic.Value // of the configuration
+	text    atomic.Value // the configuration's text
 	stop    func()
 	daemon  *Daemon
 }
 
-// serve starts a host-daemon at the address; "" means any.
+// serve starts a host-daemon at the address, or at any address if it is "".
 func serve(t *testing.T, address string, user int) *server {
 	t.Helper()
 	if address == "" {
@@ -173,7 +173,7 @@ func serve(t *testing.T, address string, user int) *server {
 	return s
 }
 
-// open opens the host of a daemon.
+// open opens the daemon's host.
 func (s *server) open(t *testing.T) *Host {
 	t.Helper()
 	loaded, err := s.c.Load(t.Context())
@@ -187,8 +187,8 @@ func (s *server) open(t *testing.T) *Host {
 	return h
 }
 
-// TestConfigurations checks that the daemon opens only configurations that it has
-// loaded itself, one at a time, and keeps those of earlier times.
+// TestConfigurations checks that the daemon opens only configurations that it
+// has loaded itself, one at a time, and that it keeps earlier ones.
 func TestConfigurations(t *testing.T) {
 	s := serve(t, "", os.Geteuid())
 	if _, err := s.c.Open(t.Context(), Configuration{Text: []byte("mine"), Digest: "d"}); !fault.Is(err, fault.KindConflict) {
@@ -219,7 +219,8 @@ func TestConfigurations(t *testing.T) {
 	}
 }
 
-// TestRestart checks that a client goes on with the next daemon at the address.
+// TestRestart checks that a client continues with the next daemon at the same
+// address.
 func TestRestart(t *testing.T) {
 	s := serve(t, "", os.Geteuid())
 	h := s.open(t)
@@ -234,7 +235,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestOtherUsers checks that nobody but the server's user is answered.
+// TestOtherUsers checks that the daemon replies only to the server's user.
 func TestOtherUsers(t *testing.T) {
 	s := serve(t, "", os.Geteuid()+1)
 	if _, err := s.c.Load(t.Context()); err == nil {
@@ -242,7 +243,7 @@ func TestOtherUsers(t *testing.T) {
 	}
 }
 
-// TestParts checks that arguments, values and errors arrive as they are.
+// TestParts checks that arguments, values and errors arrive unchanged.
 func TestParts(t *testing.T) {
 	s := serve(t, "", os.Geteuid())
 	h := s.open(t)
@@ -297,7 +298,7 @@ func TestParts(t *testing.T) {
 }
 
 // TestBuild checks that a build gets the server's folder, streams its output, and ends
-// with its call.
+// when its call ends.
 func TestBuild(t *testing.T) {
 	s := serve(t, "", os.Geteuid())
 	h := s.open(t)
@@ -359,8 +360,8 @@ func command(ctx context.Context, dir, script string) confine.Command {
 	}
 }
 
-// TestRun checks that a command runs as its user, in its jail, with its streams, files
-// and environment, and that its end is told as it was.
+// TestRun checks that a command runs as its user and in its jail, with its streams,
+// files and environment, and that its exit status is returned unchanged.
 func TestRun(t *testing.T) {
 	need.Root(t)
 	s := serve(t, "", os.Geteuid())
@@ -406,8 +407,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestRunIsStopped checks that the end of the context stops a command by the signal, and
-// one that ignores it for good.
+// TestRunIsStopped checks that when the context ends, the command gets the signal, and
+// that a command that ignores the signal is killed.
 func TestRunIsStopped(t *testing.T) {
 	need.Root(t)
 	s := serve(t, "", os.Geteuid())
@@ -425,7 +426,7 @@ func TestRunIsStopped(t *testing.T) {
 			}
 			var out bytes.Buffer
 			c.Cmd.Stdout = writer(func(p []byte) (int, error) {
-				cancel() // it is ready
+				cancel() // the command is ready
 				return out.Write(p)
 			})
 			err := git.Run(ctx, c)
@@ -445,7 +446,7 @@ type writer func(p []byte) (int, error)
 
 func (w writer) Write(p []byte) (int, error) { return w(p) }
 
-// TestRefusedRuns checks what a server that somebody has taken over cannot have.
+// TestRefusedRuns checks which requests of a compromised server are refused.
 func TestRefusedRuns(t *testing.T) {
 	need.Root(t)
 	s := serve(t, "", os.Geteuid())
@@ -467,12 +468,12 @@ func TestRefusedRuns(t *testing.T) {
 			t.Errorf("shared with user %d: %v", user, err)
 		}
 	}
-	// More paths than descriptors: the rest would be opened by root.
+	// There are more paths than file descriptors, so root would open the rest.
 	args := asJSON(t, runArgs{Path: "/bin/true", User: confine.FirstUser, Read: []string{"/root"}})
 	if _, err := s.c.try(t.Context(), "git.run", json.RawMessage(args), nil, options{files: []*os.File{os.Stdin, os.Stdout, os.Stderr}}); !fault.Is(err, fault.KindInvalid) {
 		t.Errorf("ran with a path of root: %v", err)
 	}
-	// A path whose descriptor is of something else.
+	// The file descriptor of this path belongs to another file.
 	files := []*os.File{os.Stdin, os.Stdout, os.Stderr}
 	other, err := openFolder(dir)
 	if err != nil {
@@ -503,8 +504,8 @@ func TestRefusedRuns(t *testing.T) {
 	}
 }
 
-// TestSilentClients checks that neither clients that send nothing, or half a request, nor
-// one that does not read its result keep a daemon from stopping.
+// TestSilentClients checks that a daemon can stop although clients send nothing, send
+// half a request, or do not read their result.
 func TestSilentClients(t *testing.T) {
 	s := serve(t, "", os.Geteuid())
 	s.open(t)
@@ -518,7 +519,7 @@ func TestSilentClients(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.c.Load(t.Context()); err != nil { // it has accepted the others
+	if _, err := s.c.Load(t.Context()); err != nil { // the daemon has accepted the others
 		t.Fatal(err)
 	}
 	stopped := make(chan struct{})
@@ -530,8 +531,8 @@ func TestSilentClients(t *testing.T) {
 	}
 }
 
-// TestLargeFrames checks that a daemon takes no memory for a frame that is too large, and
-// only for a few large requests at the same time.
+// TestLargeFrames checks that a daemon allocates no memory for a frame that is too large,
+// and allocates it only for a few large requests at a time.
 func TestLargeFrames(t *testing.T) {
 	s := serve(t, "", os.Geteuid())
 	s.open(t)
@@ -560,13 +561,13 @@ func TestLargeFrames(t *testing.T) {
 		t.Error("waits for a request that is too large")
 	}
 	for range maxLarge {
-		dial(size(largeFrame+1, frameRequest)) // the rest never comes
+		dial(size(largeFrame+1, frameRequest)) // the client never sends the rest
 	}
 	for len(s.daemon.large) < maxLarge {
 		runtime.Gosched()
 	}
 	more := dial(size(largeFrame+1, frameRequest))
-	if _, err := s.c.Load(t.Context()); err != nil { // it goes on
+	if _, err := s.c.Load(t.Context()); err != nil { // the daemon still serves
 		t.Error(err)
 	}
 	if n := len(s.daemon.large); n != maxLarge {
@@ -575,7 +576,8 @@ func TestLargeFrames(t *testing.T) {
 	_ = more.Close()
 }
 
-// FuzzServe sends arbitrary bytes to a daemon, which must go on serving.
+// FuzzServe sends arbitrary bytes to a daemon. The daemon must continue to
+// serve.
 func FuzzServe(f *testing.F) {
 	frame := func(kind byte, content string) []byte {
 		return append([]byte{0, 0, 0, byte(len(content)), kind}, content...)

@@ -7,7 +7,8 @@ import (
 	"aloft/internal/control/cgroup"
 )
 
-// TestQuiet checks when the host-daemon is asked for the kills of a machine.
+// TestQuiet checks when the server asks the host-daemon for a machine's OOM
+// kills.
 func TestQuiet(t *testing.T) {
 	now, host, asked, more := time.Unix(1000, 0), 5, 0, false
 	q := &quiet{host: func() (int, bool) { return host, true }, now: func() time.Time { return now }}
@@ -40,8 +41,8 @@ func TestQuiet(t *testing.T) {
 	check("on a kernel that does not count, again", 0, true, false)
 }
 
-// TestQuietFromTheStart checks that a machine is asked about once if the host was quiet
-// before.
+// TestQuietFromTheStart checks that the server asks about a machine once even if the
+// host had no kills before.
 func TestQuietFromTheStart(t *testing.T) {
 	now, asked := time.Unix(1000, 0), 0
 	q := &quiet{host: func() (int, bool) { return 5, true }, now: func() time.Time { return now }}

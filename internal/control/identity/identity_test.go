@@ -22,7 +22,7 @@ var work = Workload{
 	Repo: "https://user:word@GitHub.com/org/name.git", Branch: "aloft/mend-it-c0de",
 }
 
-// served is an issuer whose documents are served as the server does.
+// served starts a server with an issuer's documents, and returns both.
 func served(t *testing.T, path string) (*Issuer, string) {
 	t.Helper()
 	var i *Issuer
@@ -138,8 +138,8 @@ func TestKeysLastAndAreNobodyElses(t *testing.T) {
 	}
 }
 
-// A verifier that fetched the keys before a rotation accepts tokens from after
-// it, and vice versa.
+// A verifier that has fetched the keys before a rotation accepts tokens signed
+// after it, and vice versa.
 func TestRotationIsNotNoticed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "identity.pem")
 	i, url := served(t, path)
@@ -151,7 +151,7 @@ func TestRotationIsNotNoticed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Rotate(path); err != nil { // as another process
+	if err := Rotate(path); err != nil { // simulate another process
 		t.Fatal(err)
 	}
 	after, _, err := i.Token(work, "a", "")

@@ -12,8 +12,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// TestBombs pulls images that unpack to too much from a real registry. Nothing
-// of the offending layers may remain.
+// TestBombs pulls images whose unpacked size is too large from a real registry.
+// Nothing of the offending layers may remain.
 func TestBombs(t *testing.T) {
 	noise := make([]byte, 3<<20)
 	if _, err := rand.Read(noise); err != nil {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestCloseUnlocksLayers checks that a closed store holds no layer, so that another one
-// can remove it, and no descriptor stays.
+// TestCloseUnlocksLayers checks that a closed store holds no lock on a layer, so that
+// another store can remove the layer, and leaves no file descriptor open.
 func TestCloseUnlocksLayers(t *testing.T) {
 	s, err := Open(t.TempDir(), Options{})
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// aHost writes the files of a small Debian host. Text in capitals in these files marks
-// secrets that must not reach a machine.
+// aHost writes the files of a small Debian host. Text in capitals marks secrets that
+// must not reach a machine.
 func aHost(t *testing.T) *os.Root {
 	t.Helper()
 	dir := t.TempDir()
@@ -108,7 +108,8 @@ Acquire::http::Proxy::locked.example.com "http://SECRET";
 Acquire::ftp::Proxy "ftp://SECRET";
 `
 
-// TestHostKeepsSecrets compares what a machine sees of a host with the allow list.
+// TestHostKeepsSecrets compares the files of a host that a machine sees with
+// the allow list.
 func TestHostKeepsSecrets(t *testing.T) {
 	root := aHost(t)
 	tr, img, err := host{root: root, settings: settingsOfAHost, own: "/var/lib/aloft"}.view()
@@ -185,7 +186,8 @@ func TestHostKeepsSecrets(t *testing.T) {
 	}
 }
 
-// TestHostHidesTheServer has the server's own data in a folder that machines see.
+// TestHostHidesTheServer puts the server's own data into a folder that machines
+// see. Machines must not see the data.
 func TestHostHidesTheServer(t *testing.T) {
 	root := aHost(t)
 	if _, img, err := (host{root: root, own: "/opt/aloft/data"}).view(); err != nil || slices.Contains(img.Views, "opt") {

@@ -50,7 +50,7 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// TestHostIsAnother asks for the system that a host had before an upgrade.
+// TestHostIsAnother requests the system that a host had before an upgrade.
 func TestHostIsAnother(t *testing.T) {
 	s := open(t)
 	img, err := s.Prepare(t.Context(), "host", nil)

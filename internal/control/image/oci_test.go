@@ -179,7 +179,8 @@ func TestOCITags(t *testing.T) {
 	many.Annotations = map[string]string{tagAnnotation: "many"}
 	l.index(one, many)
 	for ref, layers := range map[string]int{"oci:" + l.dir + ":one": 2, "oci:" + l.dir + ":many": 4} {
-		// A folder whose whole name matches comes first, before a name with a tag.
+		// A folder whose whole name matches takes precedence over a name with a
+		// tag.
 		img, err := s.Prepare(t.Context(), ref, nil)
 		if err != nil || len(img.Lower) != layers {
 			t.Errorf("%s: %+v, %v", ref, img, err)

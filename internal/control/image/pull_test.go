@@ -38,8 +38,8 @@ import (
 	"aloft/internal/need"
 )
 
-// testRegistry is a real registry on loopback whose responses a test can
-// manipulate.
+// testRegistry is a real registry on loopback. A test can manipulate its
+// responses.
 type testRegistry struct {
 	*httptest.Server
 	host     string
@@ -78,8 +78,8 @@ func newRegistry(t testing.TB) *testRegistry {
 	return reg
 }
 
-// disturb calls do before each request. If do returns true, it has answered the
-// request.
+// disturb makes the registry call do before each request. If do returns true,
+// it has replied to the request.
 func (r *testRegistry) disturb(do func(w http.ResponseWriter, r *http.Request) (done bool)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -122,7 +122,7 @@ func (r *testRegistry) push(t testing.TB, ref string, archives ...[]byte) string
 	return digest.String()
 }
 
-// loopback is the network of the tests' registries.
+// loopback is the network that contains the tests' registries.
 var loopback = []string{"127.0.0.0/8"}
 
 func openWith(t testing.TB, dir string, o Options) *Store {
@@ -166,7 +166,7 @@ func TestPull(t *testing.T) {
 	}
 }
 
-// TestPullPolicy moves a tag.
+// TestPullPolicy moves a tag and checks which policy pulls again.
 func TestPullPolicy(t *testing.T) {
 	reg := newRegistry(t)
 	one := reg.push(t, "app:1", smallImage(t)[:1]...)
@@ -267,14 +267,15 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// largeImage returns a layer that does not compress.
+// largeImage returns a layer of random data, which does not compress.
 func largeImage(t testing.TB, size int) [][]byte {
 	noise := make([]byte, size)
 	_, _ = rand.Read(noise)
 	return append(smallImage(t), archive(t, item{name: "noise", body: string(noise)}))
 }
 
-// cut truncates the first n responses that are longer than after bytes.
+// cut truncates the first n responses that are longer than the given number of
+// bytes.
 func (r *testRegistry) cut(after, n int) {
 	var cuts atomic.Int64
 	r.disturb(func(w http.ResponseWriter, req *http.Request) bool {
@@ -282,7 +283,7 @@ func (r *testRegistry) cut(after, n int) {
 			return false
 		}
 		rec := httptest.NewRecorder()
-		req.Header.Set("Cut", "no") // lets the recorder's own request pass
+		req.Header.Set("Cut", "no") // do not truncate the recorder's own request
 		r.Config.Handler.ServeHTTP(rec, req)
 		body := rec.Body.Bytes()
 		for k, v := range rec.Header() {
@@ -290,7 +291,7 @@ func (r *testRegistry) cut(after, n int) {
 		}
 		w.WriteHeader(rec.Code)
 		if len(body) > after && cuts.Add(1) <= int64(n) {
-			body = body[:after] // fewer bytes than Content-Length says
+			body = body[:after] // send fewer bytes than Content-Length says
 		}
 		_, _ = w.Write(body)
 		return true
@@ -310,8 +311,8 @@ func TestPullResumes(t *testing.T) {
 	}
 }
 
-// pullVariable is the environment variable that makes this test binary run the
-// pull that TestPullIsKilled kills.
+// pullVariable is the environment variable that makes this test binary run a
+// pull. TestPullIsKilled kills it.
 const pullVariable = "ALOFT_TEST_PULL"
 
 func TestMain(m *testing.M) {
@@ -333,7 +334,7 @@ func TestPullIsKilled(t *testing.T) {
 	need.Root(t)
 	reg := newRegistry(t)
 	reg.push(t, "app:1", largeImage(t, 4<<20)...)
-	reg.cut(3<<20, 1_000) // afterwards the server does not answer
+	reg.cut(3<<20, 1_000) // then the registry stops replying
 	stalled := make(chan struct{})
 	var once sync.Once
 	inner := reg.before
@@ -475,8 +476,8 @@ func TestPullErrors(t *testing.T) {
 	}
 }
 
-// TestRemovedAtOnce pulls a layer that others keep locked in order to remove it: the
-// pull must end, and not wait for the lock that itself holds on the download.
+// TestRemovedAtOnce pulls a layer on which other processes hold locks in order to
+// remove it. The pull must end. It must not wait for its own lock on the download.
 func TestRemovedAtOnce(t *testing.T) {
 	reg := newRegistry(t)
 	reg.push(t, "app:1", smallImage(t)[0])
@@ -549,12 +550,12 @@ func TestImportAndPrune(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Layers handed out to this process stay.
+	// Layers that this process has prepared are kept.
 	if got, err := s.Prune(t.Context(), PruneOptions{}); err != nil || len(got.Images) != 4 || got.Layers != 0 {
 		t.Errorf("pruned %+v, %v", got, err)
 	}
 	s.release()
-	// A layer of b is kept by a machine that uses it.
+	// A machine uses a layer of b, so the layer is kept.
 	got, err := s.Prune(t.Context(), PruneOptions{Keep: b.Lower[1:2]})
 	if err != nil || got.Layers == 0 || got.Bytes == 0 {
 		t.Errorf("pruned %+v, %v", got, err)
@@ -571,7 +572,7 @@ func TestImportAndPrune(t *testing.T) {
 	if _, err := s.Prepare(t.Context(), "local:base", nil); err != nil {
 		t.Error(err)
 	}
-	// The name may mean another image later, but the pinned name does not.
+	// The name may later refer to another image, but the pinned name does not.
 	other := newLayout(t)
 	other.index(other.image(smallImage(t)...))
 	if img, err := s.Import(t.Context(), other.dir, "base", nil); err != nil || img.Digest == mine.Digest {
@@ -598,7 +599,7 @@ func TestImportAndPrune(t *testing.T) {
 	}
 }
 
-// release unlocks the layers of this process, as its end would.
+// release unlocks the layers of this process, as its exit would.
 func (s *Store) release() {
 	for key, h := range s.locks {
 		_ = h.lock.Close()
@@ -640,8 +641,8 @@ func TestPruneWhilePreparing(t *testing.T) {
 	wg.Wait()
 }
 
-// TestPruneWhatThisProcessHolds checks that layers last used by this process
-// long ago are removed, and no others.
+// TestPruneWhatThisProcessHolds checks that only those layers are removed that
+// this process last used long ago.
 func TestPruneWhatThisProcessHolds(t *testing.T) {
 	l := newLayout(t)
 	l.index(l.image(smallImage(t)...))

@@ -18,8 +18,8 @@ import (
 	"aloft/internal/need"
 )
 
-// TestUnpackerKilled kills the process that writes a layer before it has
-// finished. Nothing of the layer stays, and the next attempt succeeds.
+// TestUnpackerKilled kills the process that unpacks a layer before it has
+// finished. Nothing of the layer may remain, and the next attempt must succeed.
 func TestUnpackerKilled(t *testing.T) {
 	need.Root(t)
 	dir := t.TempDir()
@@ -68,7 +68,8 @@ func TestUnpackerKilled(t *testing.T) {
 	}
 }
 
-// unpackers returns the processes that write layers of the store on dir.
+// unpackers returns the ids of the processes that unpack layers for the store
+// in dir.
 func unpackers(t *testing.T, dir string) (pids []int) {
 	t.Helper()
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -84,8 +85,8 @@ func unpackers(t *testing.T, dir string) (pids []int) {
 	return pids
 }
 
-// TestLayerOfAnother checks that a blob cannot pass for a layer of another
-// content, however it is packed.
+// TestLayerOfAnother checks that a blob cannot replace a layer with different
+// content, however the blob is compressed.
 func TestLayerOfAnother(t *testing.T) {
 	need.Root(t)
 	s, err := Open(t.TempDir(), Options{})

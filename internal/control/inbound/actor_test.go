@@ -7,7 +7,8 @@ import (
 	"aloft/internal/control/forge"
 )
 
-// TestCheckActorAsksNothing checks the changes about which no forge has to be asked.
+// TestCheckActorAsksNothing checks the changes for which the server need not ask a
+// forge.
 func TestCheckActorAsksNothing(t *testing.T) {
 	for _, c := range []struct {
 		change Change

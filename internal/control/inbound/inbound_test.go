@@ -26,7 +26,7 @@ func stored(source, kind, body string) store.InboundEvent {
 	return store.InboundEvent{ID: "evt-1", Source: source, Connection: "acme", Kind: kind, Body: []byte(body)}
 }
 
-// world is an inbox in a store, whose handler records what it gets.
+// world is an inbox in a store. Its handler records the changes that it gets.
 type world struct {
 	t     *testing.T
 	store *sqlite.Store
@@ -34,7 +34,7 @@ type world struct {
 
 	mu      sync.Mutex
 	changes []Change
-	fail    func(c Change) error // the outcome of a call; nil succeeds
+	fail    func(c Change) error // returned by the handler's calls; nil means success
 }
 
 func newWorld(t *testing.T) *world {
@@ -111,8 +111,8 @@ func settled(all []store.InboundEvent) bool {
 	return !slices.ContainsFunc(all, func(e store.InboundEvent) bool { return e.State == store.InboundQueued })
 }
 
-// A delivery that arrives twice is stored and handled once; deliveries that
-// arrive in another order are all handled.
+// A delivery that arrives twice is stored and handled once. Deliveries that
+// arrive out of order are all handled.
 func TestEveryDeliveryIsHandledOnce(t *testing.T) {
 	w := newWorld(t)
 	first := w.accept("d2", 2)
@@ -177,8 +177,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// An event whose handling always fails is given up after a day, and is handled
-// again when it is replayed.
+// An event whose handling always fails is given up after a day. A replay
+// handles it again.
 func TestGivenUpAndReplayed(t *testing.T) {
 	w := newWorld(t)
 	w.inbox.now = func() time.Time { return time.Now().Add(-store.HandleInboundWithin) }
@@ -196,7 +196,8 @@ func TestGivenUpAndReplayed(t *testing.T) {
 	}
 }
 
-// An event that a server was handling when it died is handled by the next.
+// If a server dies while it handles an event, the next server handles that
+// event.
 func TestServerDiesWhileHandling(t *testing.T) {
 	w := newWorld(t)
 	w.accept("d1", 1)
@@ -241,7 +242,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// The signature is verified although the connection does not exist.
+// The server verifies the signature even if the connection does not exist.
 func TestUnknownConnectionTakesAsLong(t *testing.T) {
 	w := newWorld(t)
 	before := sources["github"]

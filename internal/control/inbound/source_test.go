@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// example is one of GitHub's published events, signed by GitHub's library with
-// [everybody].
+// example is one of GitHub's published events. GitHub's own library has signed
+// it with [everybody].
 type example struct{ Kind, Body, Signature string }
 
 const everybody = "It's a Secret to Everybody"
@@ -42,8 +42,8 @@ func headers(pairs ...string) http.Header {
 	return h
 }
 
-// Every event that GitHub publishes is accepted with the signature of GitHub's
-// own library, refused with another body, and either names a pull request, a
+// Every event that GitHub publishes is accepted with a signature of GitHub's
+// own library, and refused with another body. It either names a pull request, a
 // branch or a commit, or is ignored with a reason.
 func TestGitHubExamples(t *testing.T) {
 	acts := map[string]int{}
@@ -153,8 +153,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// The values were computed by the library standardwebhooks 1.1.1 for
-// JavaScript.
+// The JavaScript library standardwebhooks 1.1.1 has computed these values.
 func TestStandardWebhooks(t *testing.T) {
 	const secret, body = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", `{"repository":"acme/widget","pullRequest":7}`
 	const good = "v1,m4KU9LkElyInqedg8MYjeGYrKcnT0gSJNpHVwmLini8="
@@ -218,8 +217,8 @@ func TestSignatures(t *testing.T) {
 	}
 }
 
-// A delivery that GitLab repeats has the same id, and two events that one event
-// has caused have different ids.
+// A delivery that GitLab repeats has the same id. Two events with the same
+// cause have different ids.
 func TestGitLabDelivery(t *testing.T) {
 	id := func(body string, pairs ...string) string {
 		out, _ := gitlab.id(headers(pairs...), []byte(body))

@@ -14,8 +14,8 @@ import (
 	"aloft/internal/need"
 )
 
-// FuzzManifest feeds arbitrary snapshot manifests to the import. An accepted
-// one must be a single stack of layers with valid ids and the snapshot on top.
+// FuzzManifest imports arbitrary snapshot manifests. An accepted manifest must
+// describe a single stack of layers with valid ids and the snapshot on top.
 func FuzzManifest(f *testing.F) {
 	need.Root(f)
 	s := open(f, f.TempDir())
@@ -53,7 +53,7 @@ func FuzzManifest(f *testing.F) {
 		from := memblob.OpenBucket(nil)
 		defer func() { _ = from.Close() }()
 		var m manifest
-		if json.Unmarshal(raw, &m) == nil { // a valid manifest must also lead to the configuration
+		if json.Unmarshal(raw, &m) == nil { // the digest of the configuration must be valid too
 			m.Config.Digest = digestOf(sha256.Sum256(config))
 			raw, _ = json.Marshal(m)
 			key, _ := blobKey(m.Config.Digest)

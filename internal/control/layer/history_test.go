@@ -18,12 +18,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// picture describes everything visible in a tree, by path. Hard links name the
-// first path of the file.
+// picture describes everything visible in a tree, by path. A hard link is
+// described by the first path of its file.
 type picture map[string]string
 
-// look takes the picture of the tree at root. It notes which files have holes,
-// that is, use less disk space than their length.
+// look returns the picture of the tree at root. It notes which files have
+// holes: they use less disk space than their length.
 func look(t testing.TB, root string) picture {
 	t.Helper()
 	p, first := picture{}, map[inode]string{}
@@ -84,7 +84,7 @@ func look(t testing.TB, root string) picture {
 func same(t testing.TB, what string, want, got picture) {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(want)) {
-		// A file written with zeros may come back with holes.
+		// A file of zeros may have holes after the import.
 		if got[name] != want[name] && got[name] != strings.Replace(want[name], "holes=false", "holes=true", 1) {
 			t.Errorf("%s: %q\n was %s\n is  %s", what, name, want[name], got[name])
 		}
@@ -96,9 +96,9 @@ func same(t testing.TB, what string, want, got picture) {
 	}
 }
 
-// A scribe changes a tree at random in all the ways in which machines do. It
-// writes through an [os.Root], since it creates links to anywhere and follows
-// them, and it opens only regular files, since it also creates devices.
+// A scribe changes a tree at random in every way in which machines do. It
+// creates links to arbitrary targets and follows them, so it writes through an
+// [os.Root]. It also creates devices, so it opens only regular files.
 type scribe struct {
 	r    *rand.Rand
 	root *os.Root
@@ -126,7 +126,7 @@ func (s *scribe) place() string {
 	return path
 }
 
-// some returns a random existing path, or "." if there is no other.
+// some returns a random existing path, or "." if there is none.
 func (s *scribe) some() string {
 	var all []string
 	_ = filepath.WalkDir(s.root.Name(), func(path string, _ fs.DirEntry, err error) error {
@@ -151,7 +151,7 @@ func (s *scribe) write(t testing.TB) {
 	path, other := s.place(), s.some()
 	op := s.r.IntN(20)
 	err := s.do(op, path, other)
-	// os.Root has its own error for a path that leads out of it.
+	// os.Root returns its own error for a path that leads out of the root.
 	if err != nil && !strings.Contains(err.Error(), "path escapes") &&
 		!slices.ContainsFunc(expected, func(e error) bool { return errors.Is(err, e) }) {
 		t.Fatalf("op %d on %q, %q: %v", op, path, other, err)
@@ -191,12 +191,12 @@ func (s *scribe) do(op int, path, other string) error {
 			return unix.Lsetxattr(fmt.Sprintf("/proc/self/fd/%d/%s", fd, base), attr, value, 0)
 		})
 	case 14:
-		// Devices with the numbers reserved for experiments.
+		// The device numbers are reserved for experiments.
 		mode := []uint32{unix.S_IFIFO, unix.S_IFSOCK, unix.S_IFCHR, unix.S_IFBLK}[s.r.IntN(4)]
 		dev := unix.Mkdev(60, uint32(s.r.IntN(300)))
 		return s.at(path, func(fd int, base string) error { return unix.Mknodat(fd, base, mode|0o640, int(dev)) })
 	case 15:
-		return s.file(path, os.O_CREATE, func(f *os.File) error { // mostly a hole
+		return s.file(path, os.O_CREATE, func(f *os.File) error { // this file is mostly a hole
 			_, err := f.WriteAt([]byte("end"), 1<<20+s.r.Int64N(1<<20))
 			return err
 		})
@@ -232,8 +232,8 @@ func (s *scribe) bytes(limit int) []byte {
 	return data
 }
 
-// file calls a function with the file at path, if that is a regular file or
-// does not exist.
+// file opens the file at path and calls a function with it, if the path is a
+// regular file or does not exist.
 func (s *scribe) file(path string, flags int, do func(*os.File) error) error {
 	switch info, err := s.root.Lstat(path); {
 	case err != nil && (!errors.Is(err, fs.ErrNotExist) || flags&os.O_CREATE == 0):

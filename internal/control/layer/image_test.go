@@ -12,9 +12,8 @@ import (
 	"aloft/internal/need"
 )
 
-// TestExportImage checks that an exported image is identical after importing
-// it: its files, the deletions of its upper layer, and its process
-// configuration.
+// TestExportImage checks that export and import of an image preserve its files,
+// the deletions in its upper layer, and its process configuration.
 func TestExportImage(t *testing.T) {
 	need.Root(t)
 	lower, upper := t.TempDir(), t.TempDir()

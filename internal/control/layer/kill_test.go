@@ -84,7 +84,7 @@ func content(t *testing.T, s *Store, id string) string {
 	return string(data)
 }
 
-// emptied deletes everything and checks that nothing is left.
+// emptied deletes everything and checks that the store is empty.
 func emptied(t *testing.T, s *Store) {
 	t.Helper()
 	kept, err := s.List()
@@ -131,7 +131,7 @@ func TestKilledWhileFreezing(t *testing.T) {
 				if s.Has(id) != (step == "freeze: moved") {
 					t.Fatalf("the layer is there: %v", s.Has(id))
 				}
-				if !s.Has(id) { // if it was not frozen, the machine still has it
+				if !s.Has(id) { // if the layer was not frozen, the machine still has its files
 					if err := s.Freeze(Layer{ID: id, Image: "host", Kept: true}, upper, "machine"); err != nil {
 						t.Fatal(err)
 					}
@@ -139,7 +139,8 @@ func TestKilledWhileFreezing(t *testing.T) {
 				if got := content(t, s, id); got != "work" {
 					t.Errorf("it holds %q", got)
 				}
-				// The layer has no parent recorded yet, but its parent is claimed.
+				// No parent of the layer is recorded yet, but its parent is
+				// claimed.
 				if err := s.Delete(id); err != nil {
 					t.Fatal(err)
 				}
@@ -174,7 +175,7 @@ func TestKilledWhileImporting(t *testing.T) {
 			if s.Has(above.ID) {
 				t.Fatal("the topmost layer is there without all below it")
 			}
-			if err := s.Collect(); err != nil { // another process may collect before the retry
+			if err := s.Collect(); err != nil { // another process may remove garbage before the retry
 				t.Fatal(err)
 			}
 			if _, err := s.Import(t.Context(), above.ID, b, nil); err != nil {

@@ -86,10 +86,10 @@ func stackOf(t testing.TB, s *Store, id string) (dirs []string) {
 	return dirs
 }
 
-// TestHistories applies random changes on a real overlay and freezes after each
-// chapter. The resulting tree must be the same on top of the frozen layers,
-// after merging the layers below, and in another store after export and import.
-// With ALOFT_TEST_SOAK it runs 1,000 histories, otherwise a few.
+// TestHistories applies random changes on a real overlay and freezes the layer
+// after each chapter. The tree must be the same on the frozen layers, after the
+// lower layers are merged, and in another store after export and import. With
+// ALOFT_TEST_SOAK the test runs 1,000 histories, otherwise a few.
 func TestHistories(t *testing.T) {
 	need.Root(t)
 	histories := 60
@@ -97,7 +97,7 @@ func TestHistories(t *testing.T) {
 		histories = 1000
 	}
 	var wg sync.WaitGroup
-	next := make(chan int, histories) // buffered for all, since a failing worker stops reading
+	next := make(chan int, histories) // the buffer has a slot for every history, since a failing worker stops reading
 	for range runtime.NumCPU() {
 		wg.Go(func() {
 			for n := range next {
@@ -235,7 +235,7 @@ func TestNothingThatIsNeededGoes(t *testing.T) {
 	}
 	want := func(what string, layers ...Layer) {
 		t.Helper()
-		process := open(t, dir) // as opened by another process
+		process := open(t, dir) // simulate another process
 		if err := errors.Join(process.Collect(), process.Close()); err != nil {
 			t.Fatal(err)
 		}
@@ -292,8 +292,8 @@ func TestDeepStacksAreMerged(t *testing.T) {
 	}
 }
 
-// TestOneStackThatCannotBeMerged has two deep stacks, one with a path that is
-// too long to merge. The other must still be merged.
+// TestOneStackThatCannotBeMerged uses two deep stacks. One contains a path that
+// is too long to merge. The other must still be merged.
 func TestOneStackThatCannotBeMerged(t *testing.T) {
 	need.Root(t)
 	s := open(t, t.TempDir())
@@ -385,7 +385,7 @@ func TestExportSharesLayers(t *testing.T) {
 	below := frozen(t, s, "", "below")
 	for _, content := range []string{"one", "two"} {
 		l := frozen(t, s, below.ID, content)
-		for range 2 { // repeating it is cheap and changes nothing
+		for range 2 { // a second export is cheap and changes nothing
 			if err := s.Export(t.Context(), l.ID, b, nil); err != nil {
 				t.Fatal(err)
 			}
@@ -408,7 +408,7 @@ func TestExportSharesLayers(t *testing.T) {
 		t.Errorf("the bucket holds %d files", files)
 	}
 	kept, err := far.List()
-	if err != nil || len(kept) != 2 { // the layers below exist but are not kept as snapshots
+	if err != nil || len(kept) != 2 { // the lower layers exist but do not count as kept snapshots
 		t.Errorf("%v, %v", kept, err)
 	}
 	if !far.Has(below.ID) {
@@ -451,7 +451,7 @@ func TestImportTrustsNobody(t *testing.T) {
 		put(manifestKey(l.ID), change(string(manifest)))
 		refused(what)
 	}
-	// A valid manifest under the name of another snapshot.
+	// The manifest is valid but has the name of another snapshot.
 	other := NewID(Snapshot)
 	put(manifestKey(other), string(manifest))
 	if _, err := open(t, t.TempDir()).Import(t.Context(), other, b, nil); err == nil {
@@ -486,7 +486,7 @@ func TestTooLargeToExport(t *testing.T) {
 	if err := os.Mkdir(upper, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"a", "b"} { // reading all the zeros would take an hour
+	for _, name := range []string{"a", "b"} { // reading all these zeros would take an hour
 		f, err := os.Create(filepath.Join(upper, name))
 		if err != nil {
 			t.Fatal(err)
@@ -504,8 +504,8 @@ func TestTooLargeToExport(t *testing.T) {
 	}
 }
 
-// TestSize checks that the layer's own files count, hard links once, and
-// targets of symbolic links not at all.
+// TestSize checks that a layer's size includes its own files, hard-linked files
+// once, and no targets of symbolic links.
 func TestSize(t *testing.T) {
 	s := open(t, t.TempDir())
 	upper := t.TempDir()
@@ -546,8 +546,8 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// TestNeeds checks that Needs names the machines of every layer of a stack, and
-// forgets those that are gone.
+// TestNeeds checks that Needs returns the machines of every layer of a stack,
+// and no machines that are gone.
 func TestNeeds(t *testing.T) {
 	s := open(t, t.TempDir())
 	below := frozen(t, s, "", "below")

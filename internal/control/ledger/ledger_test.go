@@ -22,7 +22,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// counted is a source whose items count their measurements.
+// counted is a source that counts how often its items are measured.
 type counted struct {
 	items    map[string]Item
 	size     map[string]Size
@@ -49,8 +49,8 @@ func newCounted() *counted {
 }
 
 // TestRowsAreMeasuredOnce checks that an item is measured when it is new, when
-// its version changes and when its measurement is old, and that a deleted item
-// has no row.
+// its version changes and when its measurement is old. A deleted item must have
+// no row.
 func TestRowsAreMeasuredOnce(t *testing.T) {
 	c := newCounted()
 	c.items = map[string]Item{"a": {UserID: 1}, "b": {UserID: 1, Version: "1"}, "c": {UserID: 2}}
@@ -92,7 +92,7 @@ func TestRowsAreMeasuredOnce(t *testing.T) {
 	if err := l.refresh(t.Context()); err != nil || len(l.measured) != 2 {
 		t.Errorf("%d measurements are kept, %v", len(l.measured), err)
 	}
-	// A failed measurement keeps the last one.
+	// If a measurement fails, the previous one stays.
 	c.fails = errors.New("unreadable")
 	if rows, err := l.RowsNow(t.Context(), 2); !errors.Is(err, c.fails) || Sum(rows) != (Size{40, 4}) {
 		t.Errorf("after a failure: %v, %v", rows, err)
@@ -100,7 +100,7 @@ func TestRowsAreMeasuredOnce(t *testing.T) {
 }
 
 // TestQuota checks that a person over the quota is refused with a message that
-// names what to delete, and may go on after deleting it.
+// names what they can delete, and is accepted again after the deletion.
 func TestQuota(t *testing.T) {
 	c := newCounted()
 	c.items = map[string]Item{"m": {UserID: 1, AgentID: "bc-1"}, "n": {UserID: 1, AgentID: "bc-2"}, "o": {UserID: 2}}
@@ -114,7 +114,7 @@ func TestQuota(t *testing.T) {
 	if err := q.MayUseMore(t.Context(), 2); err != nil {
 		t.Errorf("another person: %v", err)
 	}
-	c.size["m"] = Size{1 << 20, 10} // cleaned up in the machine
+	c.size["m"] = Size{1 << 20, 10} // space was freed in the machine
 	if err := q.MayUseMore(t.Context(), 1); err != nil {
 		t.Errorf("after cleaning up: %v", err)
 	}
@@ -169,8 +169,8 @@ func add(t *testing.T, s store.Journal, id string, head int64, body agent.Body) 
 	}
 }
 
-// TestJournalsAddUp checks that a journal that is measured in parts has the size
-// of the whole.
+// TestJournalsAddUp checks that a journal measured in parts has the size of the
+// whole journal.
 func TestJournalsAddUp(t *testing.T) {
 	s := openStore(t)
 	id := agent.NewID()
@@ -186,7 +186,7 @@ func TestJournalsAddUp(t *testing.T) {
 	}
 }
 
-// TestLayersBelongTo checks to whom layers of each kind belong.
+// TestLayersBelongTo checks who owns the layers of each kind.
 func TestLayersBelongTo(t *testing.T) {
 	id := layer.NewID
 	at := time.Unix(0, 0)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A batch reply of 3 MiB must not decode to hundreds.
+// A batch reply of 3 MiB must not decode to hundreds of MiB.
 func TestBatchOfManyValues(t *testing.T) {
 	list := strings.Repeat("{},", 1<<20) + "{}"
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -59,8 +59,8 @@ func TestSend(t *testing.T) {
 	}
 }
 
-// TestNetworkOf checks that a build without a network is requested in the terms
-// of the daemon: Podman takes Docker's value for the host's network.
+// TestNetworkOf checks that a build without a network sends the daemon's own
+// value for it: Podman interprets Docker's value as the host's network.
 func TestNetworkOf(t *testing.T) {
 	for _, c := range []struct {
 		network string
@@ -78,8 +78,8 @@ func TestNetworkOf(t *testing.T) {
 	}
 }
 
-// TestSafe checks that daemons that run steps as root of their host, and those
-// with known vulnerabilities, are refused.
+// TestSafe checks that daemons are refused if they run steps as root of their
+// host, or have known vulnerabilities.
 func TestSafe(t *testing.T) {
 	for name, c := range map[string]struct {
 		version, info string

@@ -16,8 +16,8 @@ import (
 	"aloft/internal/need"
 )
 
-// TestEngine checks that Podman's service, which speaks Docker's API, is
-// refused for running as root.
+// TestEngine checks that Podman's service, which implements Docker's API, is
+// refused because it runs as root.
 func TestEngine(t *testing.T) {
 	need.Root(t)
 	runtime, err := filepath.Abs("../../../../.bin/runc")
@@ -29,7 +29,7 @@ func TestEngine(t *testing.T) {
 	socket := filepath.Join(dir, "podman.sock")
 	cmd := exec.Command(need.Command(t, "podman"), "--root", filepath.Join(dir, "root"), "--runroot", filepath.Join(dir, "run"), "--tmpdir", filepath.Join(dir, "tmp"),
 		"--storage-driver", "overlay", "--runtime", runtime, "--cgroup-manager", "cgroupfs", "system", "service", "--time", "0", "unix://"+socket)
-	// The daemon itself configures which registries have no TLS.
+	// The daemon's own configuration lists the registries without TLS.
 	registries := filepath.Join(dir, "registries.conf")
 	if err := os.WriteFile(registries, []byte("[[registry]]\nlocation = \"127.0.0.1\"\ninsecure = true\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func TestEngine(t *testing.T) {
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		<-ended
-		_ = syscall.Unmount(filepath.Join(dir, "root", "overlay"), syscall.MNT_DETACH) // the daemon mounts that folder on itself
+		_ = syscall.Unmount(filepath.Join(dir, "root", "overlay"), syscall.MNT_DETACH) // the daemon mounts this folder on itself
 		if t.Failed() {
 			t.Logf("podman says: %s", log.String())
 		}
@@ -69,8 +69,8 @@ func TestEngine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The daemon runs as root of this host, so it must not build for a
-	// repository.
+	// The daemon runs as root of this host, so the server must not let it build
+	// for a repository.
 	if _, err := e.safe(t.Context()); fault.Of(err).Code != "engine_unsafe" {
 		t.Errorf("Podman as root is let build: %v", err)
 	}

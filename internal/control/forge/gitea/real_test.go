@@ -28,7 +28,7 @@ import (
 	"aloft/internal/need"
 )
 
-// TestRealGitea runs the suite against Gitea itself, built by
+// TestRealGitea runs the suite against a real Gitea, built by
 // hack/build-gitea.sh, with branches pushed by git.
 func TestRealGitea(t *testing.T) {
 	g := startGitea(t)
@@ -51,10 +51,10 @@ func TestRealGitea(t *testing.T) {
 	}
 }
 
-// giteaServer is Gitea with two users, bot and ada.
+// giteaServer is a Gitea with two users, bot and ada.
 type giteaServer struct {
 	url, dir string
-	bot, ada string // their tokens
+	bot, ada string // the users' tokens
 	run      func(args ...string) string
 }
 
@@ -71,7 +71,7 @@ func startGitea(t *testing.T) *giteaServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Gitea listens on a unix socket, so that no free port must be found.
+	// Gitea listens on a unix socket, so that the test needs no free port.
 	front := httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", "gitea", r.In.Host
@@ -175,7 +175,7 @@ ENABLED = false
 	}
 }
 
-// api sends a request as a user. It must succeed.
+// api sends a request as a user. It fails the test unless the request succeeds.
 func (g *giteaServer) api(t testing.TB, token, method, path string, in any) {
 	t.Helper()
 	body, err := json.Marshal(in)
@@ -199,7 +199,7 @@ func (g *giteaServer) api(t testing.TB, token, method, path string, in any) {
 	}
 }
 
-// host returns a new repository of bot to which ada may write.
+// host returns a new repository that bot owns and to which ada may write.
 func (g *giteaServer) host(t *testing.T, name string) forgetest.Host {
 	u, err := url.Parse(g.url)
 	if err != nil {
@@ -255,7 +255,7 @@ func (g *giteaServer) host(t *testing.T, name string) forgetest.Host {
 		OpenIssue: func(t testing.TB, title, body string) int {
 			g.api(t, g.ada, http.MethodPost, fmt.Sprintf("/repos/bot/%s/issues", name), map[string]any{"title": title, "body": body})
 			opened++
-			return opened // the repository has nothing else
+			return opened // the repository has no other entries
 		},
 		SayAtIssue: func(t testing.TB, number int, body string) {
 			g.api(t, g.ada, http.MethodPost, fmt.Sprintf("/repos/bot/%s/issues/%d/comments", name, number), map[string]any{"body": body})

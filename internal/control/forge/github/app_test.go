@@ -21,7 +21,7 @@ import (
 )
 
 // TestApp has an App create tokens at a server that knows its public key, and
-// opens a pull request with one.
+// opens a pull request with such a token.
 func TestApp(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -36,7 +36,7 @@ func TestApp(t *testing.T) {
 	var mu sync.Mutex
 	a.now = func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
 
-	// proven answers a request that carries the App's JWT.
+	// proven replies to requests that contain the App's JWT.
 	proven := func(status int, answer any) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			token, err := jwt.ParseSigned(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), []jose.SignatureAlgorithm{jose.RS256})
@@ -64,7 +64,7 @@ func TestApp(t *testing.T) {
 	s.Next(proven(http.StatusOK, map[string]any{"id": 77}))
 	s.Next(made(time.Hour))
 	var all sync.WaitGroup
-	for range 4 { // one token is used for all
+	for range 4 { // all requests use one token
 		all.Go(func() {
 			if token, err := a.Token(t.Context(), s.Repo); err != nil || token != forgetest.Token {
 				t.Errorf("token %q, %v", token, err)
@@ -97,8 +97,8 @@ func TestApp(t *testing.T) {
 	}
 }
 
-// TestAppRepositories lists an App's repositories of two owners, and none of a
-// suspended installation.
+// TestAppRepositories checks that the repositories of two owners' installations
+// are listed, and none of a suspended installation.
 func TestAppRepositories(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -133,7 +133,7 @@ func TestAppRepositories(t *testing.T) {
 	answer(http.StatusOK, installed)
 	answer(http.StatusCreated, token)
 	pages(2)
-	answer(http.StatusNotFound, map[string]any{"message": "Not Found"}) // uninstalled meanwhile
+	answer(http.StatusNotFound, map[string]any{"message": "Not Found"}) // the App was uninstalled in the meantime
 	all, err := a.Repositories(t.Context(), forge.Repo{Host: s.Repo.Host})
 	if len(all) != 3 || fault.Of(err).Code != forge.CodeNotFound {
 		t.Errorf("of all owners: %v, %v", all, err)

@@ -17,13 +17,15 @@ import (
 	"time"
 )
 
-// mirror serves files as a mirror does, and counts requests by path and range.
+// mirror serves files like a package mirror, and counts requests by path and
+// range.
 type mirror struct {
 	*httptest.Server
 	mu    sync.Mutex
 	asked []string
 	files map[string][]byte
-	// before is called before a file is served; nil for none. If it reports true, it has answered.
+	// before, if it is not nil, is called before a file is served. If it returns true, it has
+	// replied.
 	before func(w http.ResponseWriter, r *http.Request) bool
 }
 
@@ -99,8 +101,8 @@ func expect(t *testing.T, c *http.Client, url string, want []byte) {
 	}
 }
 
-// TestPackagesAreKept gets a package twice, by two processes one after the other.
-// What is not a package is always asked for.
+// TestPackagesAreKept downloads a package twice, with two processes one after
+// another. Requests for other files must always reach the mirror.
 func TestPackagesAreKept(t *testing.T) {
 	m, dir := newMirror(t), t.TempDir()
 	deb, release := m.add("/pool/a_1.deb", 300_000), m.add("/dists/InRelease", 100)
@@ -125,8 +127,8 @@ func TestPackagesAreKept(t *testing.T) {
 
 func second(_ *Proxy, c *http.Client) *http.Client { return c }
 
-// TestDownloadsContinue breaks connections off. The proxy asks for the rest; if the
-// mirror is gone for good, the next process does.
+// TestDownloadsContinue cuts connections. The proxy must request the rest; if
+// the mirror stays unreachable, the next process must request it.
 func TestDownloadsContinue(t *testing.T) {
 	m, dir := newMirror(t), t.TempDir()
 	deb := m.add("/pool/a_1.deb", 1_000_000)
@@ -158,7 +160,7 @@ func TestDownloadsContinue(t *testing.T) {
 		t.Errorf("the mirror was asked for %q", asked)
 	}
 
-	// The mirror fails for good after 200,000 bytes of another package.
+	// The mirror stays unreachable after 200,000 bytes of another package.
 	deb = m.add("/pool/b_1.deb", 1_000_000)
 	broken = 1
 	before := m.before
@@ -180,8 +182,8 @@ func TestDownloadsContinue(t *testing.T) {
 	}
 }
 
-// TestMirrorWithoutRanges gets the whole package again from a mirror that does not
-// send parts, or sends another part.
+// TestMirrorWithoutRanges uses mirrors that ignore range requests or return
+// another range. The proxy must download the whole package again.
 func TestMirrorWithoutRanges(t *testing.T) {
 	for _, header := range []string{"", "bytes 0-9/1000", "bytes 5-9/10", "nonsense", "bytes 3-1/2"} {
 		m, dir := newMirror(t), t.TempDir()
@@ -205,15 +207,16 @@ func TestMirrorWithoutRanges(t *testing.T) {
 			return true
 		}
 		m.files["/pool/a_1.deb"] = deb
-		// Without Content-Length the package is passed on and not kept.
+		// Without Content-Length the proxy forwards the package but does not
+		// cache it.
 		for range 2 {
 			expect(t, c, m.URL+"/pool/a_1.deb", deb)
 		}
 	}
 }
 
-// TestPipelining sends four requests at once. Each file comes only when the mirror
-// has been asked for all, and the replies have the order of the requests.
+// TestPipelining sends four requests at once. The mirror replies only when it
+// has got all four, and the replies must have the order of the requests.
 func TestPipelining(t *testing.T) {
 	m := newMirror(t)
 	const n = 4
@@ -262,7 +265,8 @@ func TestPipelining(t *testing.T) {
 	}
 }
 
-// TestForget removes what apt found damaged, and nothing else.
+// TestForget checks that a file that apt has found damaged is removed, and no
+// other file.
 func TestForget(t *testing.T) {
 	m, dir := newMirror(t), t.TempDir()
 	deb := m.add("/pool/a_1.deb", 1000)
@@ -278,7 +282,7 @@ func TestForget(t *testing.T) {
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 || entries[0].Name() != filepath.Base(other) {
 		t.Errorf("kept are %v", entries)
 	}
-	// An unused package goes after a while.
+	// An unused package is removed after a while.
 	long := time.Now().Add(-KeptFor - time.Hour)
 	if err := os.Chtimes(other, long, long); err != nil {
 		t.Fatal(err)
@@ -289,7 +293,8 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestRefused tries the proxy as another user of the host, and for what apt does not need.
+// TestRefused checks that the proxy refuses another user of the host, and requests that
+// apt never sends.
 func TestRefused(t *testing.T) {
 	m := newMirror(t)
 	m.add("/a", 10)

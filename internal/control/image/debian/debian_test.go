@@ -16,8 +16,8 @@ import (
 	"aloft/internal/need"
 )
 
-// tiny describes a minimal Debian: one package from a repository created for
-// the test, and a setup script.
+// tiny describes a minimal Debian: one package from a repository that the test
+// creates, and a setup script.
 func tiny(t *testing.T) Options {
 	t.Helper()
 	need.Root(t)
@@ -37,7 +37,7 @@ func tiny(t *testing.T) Options {
 			t.Fatal(err)
 		}
 	}
-	// apt's own user must be able to read it.
+	// apt's own user must be able to read the repository.
 	for dir := repo; strings.HasPrefix(dir, os.TempDir()) && dir != os.TempDir(); dir = filepath.Dir(dir) {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
@@ -55,7 +55,8 @@ func tiny(t *testing.T) Options {
 	}
 }
 
-// TestBuild creates the same image twice, compares the digests and prepares it.
+// TestBuild builds the same image twice, compares the digests and prepares the
+// image.
 func TestBuild(t *testing.T) {
 	o := tiny(t)
 	var digests []string
@@ -94,8 +95,9 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// TestPackagesAreDownloadedOnce builds twice from a mirror and counts requests. A
-// damaged package in the cache fails one build, and the next one downloads it.
+// TestPackagesAreDownloadedOnce builds twice from a mirror and counts requests.
+// If a package in the cache is damaged, one build fails and the next downloads
+// the package again.
 func TestPackagesAreDownloadedOnce(t *testing.T) {
 	o := tiny(t)
 	repo := strings.TrimSuffix(strings.TrimPrefix(o.Mirrors[0], "deb [trusted=yes] copy://"), " ./")
@@ -188,7 +190,8 @@ func FuzzParsePackages(f *testing.F) {
 }
 
 // TestInterruptedBuildKeepsTheHostsFiles interrupts a build that has mounted a
-// folder of the host in its tree. Removing the tree leaves that folder alone.
+// folder of the host in its tree. Removing the tree must not remove that
+// folder's files.
 func TestInterruptedBuildKeepsTheHostsFiles(t *testing.T) {
 	o := tiny(t)
 	host := t.TempDir()

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestSwollenDocuments checks that a registry's manifest, index or
-// configuration, small as it is, does not decode to gigabytes.
+// TestSwollenDocuments checks that a small manifest, index or configuration
+// does not decode to gigabytes.
 func TestSwollenDocuments(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("DOCKER_CONFIG", t.TempDir())

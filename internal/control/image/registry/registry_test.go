@@ -37,7 +37,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that a reference never leads to another host than the one it
+// FuzzParse checks that a reference never leads to a host other than the one it
 // names.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"debian:12", "ghcr.io/x/y@sha256:" + strings.Repeat("a", 64), "h:1/a/b:c", "a@b", "[::1]:5000/x"} {
@@ -55,8 +55,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestGuard checks that a registry cannot redirect the server to addresses that
-// are off limits.
+// TestGuard checks that a registry cannot redirect the server to blocked
+// addresses.
 func TestGuard(t *testing.T) {
 	astray := func(location string) *httptest.Server {
 		s := httptest.NewServer(http.RedirectHandler(location, http.StatusFound))
@@ -103,8 +103,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestOutbound checks that a registry at a refused address is never contacted,
-// and that the error does not reveal whether something listens there.
+// TestOutbound checks that the server never contacts a registry at a blocked
+// address, and that the error does not reveal whether a program listens there.
 func TestOutbound(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("DOCKER_CONFIG", t.TempDir())

@@ -17,8 +17,8 @@ import (
 )
 
 // BenchmarkUnpack unpacks a layer like those of distributions, with 5,000 files
-// of 16 KiB on average, and twenty small ones, in this process and in jails, and
-// compares with GNU tar.
+// of 16 KiB on average, and twenty small layers, both in this process and in
+// jails. GNU tar is the baseline.
 func BenchmarkUnpack(b *testing.B) {
 	need.Root(b)
 	program := need.Command(b, "tar")

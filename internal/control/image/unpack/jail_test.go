@@ -27,8 +27,8 @@ import (
 	"aloft/internal/need"
 )
 
-// TestMain makes the test program its own hostile unpacker: in a jail, a test
-// that set stand runs the attack of that name instead of unpacking.
+// TestMain makes the test binary its own hostile unpacker: in a jail, it runs
+// the attack that the test has named in stand instead of unpacking.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[0] == standName {
 		attack := attacks[os.Args[1]]
@@ -55,8 +55,8 @@ func jailed(t testing.TB) *Unpacker {
 	return u
 }
 
-// saved returns the archive of a saved layer with all features that only such
-// archives have.
+// saved returns the archive of a saved layer. It has every feature that only
+// such archives have.
 func saved(t testing.TB) []byte {
 	t.Helper()
 	var buf bytes.Buffer
@@ -91,7 +91,7 @@ const acl = "\x02\x00\x00\x00" + "\x01\x00\x06\x00\xff\xff\xff\xff" + "\x02\x00\
 // capable is the file capability cap_net_raw+ep.
 const capable = "\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 
-// list describes all files of a tree, and all that is known of each.
+// list describes every file of a tree with all its metadata.
 func list(t *testing.T, dir string) string {
 	t.Helper()
 	var out strings.Builder
@@ -106,7 +106,7 @@ func list(t *testing.T, dir string) string {
 			return err
 		}
 		fmt.Fprintf(&out, "%s mode=%o owner=%d:%d links=%d dev=%x size=%d blocks=%d", name, st.Mode, st.Uid, st.Gid, st.Nlink, st.Rdev, st.Size, st.Blocks)
-		if st.Mtim.Sec < 1e6 { // those of other folders are of now
+		if st.Mtim.Sec < 1e6 { // other folders have the current time
 			fmt.Fprintf(&out, " time=%d.%d", st.Mtim.Sec, st.Mtim.Nsec)
 		}
 		if first, ok := inodes[st.Ino]; ok {
@@ -153,7 +153,8 @@ func list(t *testing.T, dir string) string {
 	return out.String()
 }
 
-// TestJailMakesTheSame unpacks odd layers in this process and in a jail.
+// TestJailMakesTheSame checks that unusual layers unpack to the same tree in
+// this process and in a jail.
 func TestJailMakesTheSame(t *testing.T) {
 	confined := jailed(t)
 	deep := strings.Repeat("a-folder-with-a-long-name/", 100)
@@ -204,7 +205,8 @@ func TestJailMakesTheSame(t *testing.T) {
 	}
 }
 
-// TestExpandInJail expands each format, and reports damaged input.
+// TestExpandInJail checks that each format is decompressed in a jail, and that
+// damaged input is reported.
 func TestExpandInJail(t *testing.T) {
 	u := jailed(t)
 	want := bytes.Repeat([]byte("aloft"), 1<<20)
@@ -246,14 +248,14 @@ func TestExpandInJail(t *testing.T) {
 	}
 }
 
-// attacks are the actions of a process that was taken over. The arguments are
-// the folder of the layer and those of the test.
+// attacks are the actions of a compromised process. Their arguments are the
+// layer's folder and the test's arguments.
 var attacks = map[string]func(args []string) error{
 	"read":  func(args []string) error { _, err := os.ReadFile(args[1]); return err },
 	"list":  func(args []string) error { _, err := os.ReadDir(args[1]); return err },
 	"write": func(args []string) error { return os.WriteFile(args[1], []byte("x"), 0o600) },
 	"link": func(args []string) error {
-		_ = os.Symlink(args[1], args[0]+"/out") // if it fails, so does what follows
+		_ = os.Symlink(args[1], args[0]+"/out") // if this fails, the next read fails too
 		_, err := os.ReadFile(args[0] + "/out")
 		return err
 	},
@@ -294,7 +296,7 @@ var attacks = map[string]func(args []string) error{
 	},
 	"signal": func(args []string) error { pid, _ := strconv.Atoi(args[1]); return unix.Kill(pid, 0) },
 
-	// The attacks through its reports to the server.
+	// These attacks use the process's reports to the server:
 	"mark": func(args []string) error {
 		_ = os.Symlink(filepath.Dir(args[0]), args[0]+"/up")
 		to := os.NewFile(reports, "reports")
@@ -342,8 +344,8 @@ func claimDone() error {
 	return err
 }
 
-// attack makes an attack instead of unpacking a layer into dir. An error means
-// that it failed, or that the server refused its outcome.
+// attack makes an attack instead of unpacking a layer into dir. It returns an
+// error if the attack failed or the server refused its result.
 func attack(t *testing.T, u *Unpacker, in io.Reader, entries func(int) error, dir string, args ...string) error {
 	t.Helper()
 	stand := *u
@@ -352,7 +354,7 @@ func attack(t *testing.T, u *Unpacker, in io.Reader, entries func(int) error, di
 }
 
 // TestHostileUnpacker makes each attack in the jail, where it must fail, and in
-// this process, where it succeeds.
+// this process, where it must succeed.
 func TestHostileUnpacker(t *testing.T) {
 	u := jailed(t)
 	outside := t.TempDir()
@@ -380,7 +382,7 @@ func TestHostileUnpacker(t *testing.T) {
 				t.Errorf("in the jail: %v, want its own failure", err)
 			}
 			if args[0] == "device" || args[0] == "memory" {
-				return // it would be endless here, or take the memory of this process
+				return // in this process the attack would never end, or would exhaust the memory
 			}
 			if err := attacks[args[0]](append([]string{dir}, args[1:]...)); err != nil {
 				t.Errorf("it fails here too, so it shows nothing: %v", err)
@@ -399,8 +401,8 @@ func TestHostileUnpacker(t *testing.T) {
 	}
 }
 
-// TestHostileReports checks that the server believes no report, and is not kept
-// busy by any.
+// TestHostileReports checks that the server trusts no report, and that no
+// report keeps it busy.
 func TestHostileReports(t *testing.T) {
 	u := jailed(t)
 	layer := archive(t, item{name: "a", body: strings.Repeat("x", 1<<20)})
@@ -445,8 +447,8 @@ func TestHostileReports(t *testing.T) {
 	}
 }
 
-// TestUnpackerIsKilled checks that a process ends with the caller's context, and
-// that the caller's errors are those it gets back.
+// TestUnpackerIsKilled checks that the process ends when the caller's context
+// ends, and that the caller gets its own errors back.
 func TestUnpackerIsKilled(t *testing.T) {
 	u := jailed(t)
 	ctx, cancel := context.WithCancelCause(t.Context())

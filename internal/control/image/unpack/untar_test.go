@@ -138,7 +138,7 @@ func TestUntar(t *testing.T) {
 	}
 }
 
-// hostile lists archives that must be refused, with the expected reason.
+// hostile lists archives that must be refused, with the expected error.
 var hostile = map[string]struct {
 	items []item
 	want  string
@@ -203,8 +203,8 @@ func bomb(size int64) io.Reader {
 	return io.MultiReader(&head, io.LimitReader(zeroReader{}, size), io.LimitReader(zeroReader{}, 1024))
 }
 
-// TestUntarZeros unpacks ten gigabytes of zeros using almost no disk space, and
-// refuses a layer above the maximum size.
+// TestUntarZeros checks that ten gigabytes of zeros unpack using almost no disk
+// space, and that a layer above the maximum size is refused.
 func TestUntarZeros(t *testing.T) {
 	need.Root(t)
 	const size = 10 << 30
@@ -226,7 +226,8 @@ func TestUntarZeros(t *testing.T) {
 	}
 }
 
-// TestUntarSparse refuses a small archive with a huge sparse file.
+// TestUntarSparse checks that a small archive with a huge sparse file is
+// refused.
 func TestUntarSparse(t *testing.T) {
 	need.Root(t)
 	program := need.Command(t, "tar")
