@@ -21,9 +21,9 @@ import (
 
 const backgroundTask = `Task {"description":"look","prompt":"count them","is_background":true}`
 
-// runConcurrently plays an agent that starts a background subagent, and the
-// subagent. Each makes two calls and then ends. Once the agent has been told
-// the subagent's answer, it is asked again and repeats that answer.
+// runConcurrently plays an agent and its background subagent. Each makes two
+// calls and then ends. The agent gets the subagent's answer, and repeats it in
+// another reply.
 func runConcurrently(told *atomic.Pointer[model.Request]) asked {
 	return func(req model.Request, turn int) step {
 		switch {
@@ -38,7 +38,7 @@ func runConcurrently(told *atomic.Pointer[model.Request]) asked {
 }
 
 // asked is a model whose reply depends on the request and on the number of
-// replies in it.
+// earlier replies in it.
 type asked func(req model.Request, turn int) step
 
 // Stream implements [model.Model].
@@ -47,8 +47,8 @@ func (f asked) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Ev
 }
 
 // TestTaskInTheBackground checks that the agent continues while its subagent
-// works, that the run does not end before the subagent has, and that the agent
-// gets its answer.
+// works, that the run does not end before the subagent, and that the agent gets
+// the subagent's answer.
 func TestTaskInTheBackground(t *testing.T) {
 	r := newRig(t, true)
 	var both sync.WaitGroup
@@ -88,10 +88,9 @@ func TestTaskInTheBackground(t *testing.T) {
 	}
 }
 
-// TestCrashDuringBackgroundTask stops the server after each event of a run
-// with a background subagent. The
-// next server continues both conversations, no call runs twice, and the run
-// ends the same.
+// TestCrashDuringBackgroundTask stops the server after each event of a run with
+// a background subagent. The next server must continue both conversations
+// without repeating a call, and the run must end in the same way.
 func TestCrashDuringBackgroundTask(t *testing.T) {
 	rigs := newRig(t, false)
 	for crash := int64(3); ; crash++ {
@@ -139,8 +138,8 @@ func TestCrashDuringBackgroundTask(t *testing.T) {
 	}
 }
 
-// Cancelling a run aborts the calls of all its conversations. In the next run
-// the agent is told that the subagent did not finish.
+// A cancelled run aborts the calls of all its conversations. The next run tells
+// the agent that the subagent did not finish.
 func TestCancelDuringBackgroundTask(t *testing.T) {
 	r := newRig(t, false)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -175,11 +174,11 @@ func TestCancelDuringBackgroundTask(t *testing.T) {
 	}
 }
 
-// The usage of a background subagent counts for the run's limits and can end
-// the run.
+// The usage of a background subagent counts towards the run's limits and can
+// end the run.
 func TestLimitDuringBackgroundTask(t *testing.T) {
 	r := newRig(t, false)
-	r.allowed.Tokens = 40 // each reply uses 15
+	r.allowed.Tokens = 40 // each reply uses 15 tokens
 	c := r.config()
 	c.Models.Model = asked(func(req model.Request, turn int) step {
 		if strings.HasPrefix(req.System, "You are a subagent") {
@@ -196,7 +195,7 @@ func TestLimitDuringBackgroundTask(t *testing.T) {
 	}
 }
 
-// counted is a step whose reply has used 10 tokens.
+// counted is a step whose reply uses 10 tokens.
 func counted(of step) step {
 	return func(yield func(model.Event, error) bool) {
 		of(func(e model.Event, err error) bool {
@@ -208,8 +207,8 @@ func counted(of step) step {
 	}
 }
 
-// A background subagent's approval request names the subagent and blocks nobody
-// else.
+// A background subagent's approval request names the subagent and blocks no
+// other conversation.
 func TestApprovalDuringBackgroundTask(t *testing.T) {
 	r := newRig(t, false)
 	r.reviewed(permit.Allowlist, "")
@@ -240,7 +239,7 @@ func TestApprovalDuringBackgroundTask(t *testing.T) {
 	}
 }
 
-// If several conversations notice that the machine is gone, the loss is
+// If several conversations notice the loss of the machine, the loss is
 // journaled once and all continue.
 func TestMachineLostDuringBackgroundTask(t *testing.T) {
 	r := newRig(t, false)

@@ -21,24 +21,24 @@ import (
 	"aloft/internal/tool"
 )
 
-// project is the disk of a machine with a repository whose check passes once a
-// file was written. It outlives machines.
+// project is a machine's disk with a repository. The repository's check passes
+// once a file was written. The disk outlives machines.
 type project struct {
 	mu      sync.Mutex
 	fixed   bool
-	changed bool // since the last commit
-	version int  // of the last commit
+	changed bool // changed since the last commit
+	version int  // version of the last commit
 	checks  []string
 	starts  map[string]int // how often each call was started
-	// litter makes the check leave changes in the working tree.
+	// litter makes the check leave changed files in the working tree.
 	litter bool
-	// runs is called while a check runs; may be nil.
+	// runs, if not nil, is called while a check runs.
 	runs func(ctx context.Context) error
 }
 
 const failing2 = "expected 4, got 5"
 
-// put puts the project on a fake machine.
+// put puts the project on a fake machine's disk, and returns the machine.
 func (p *project) put(h *fakeMachine) *fakeMachine {
 	h.starts = func(c conversation.ToolCall, _ bool) {
 		p.mu.Lock()
@@ -89,7 +89,7 @@ func (p *project) put(h *fakeMachine) *fakeMachine {
 	return h
 }
 
-// checked returns a rig whose run has the checks of a request and of an
+// checked returns the rig with a run that has the checks of a request and of an
 // environment.
 func checked(r *rig, request, env []string) (*rig, *project) {
 	p := &project{}
@@ -115,8 +115,8 @@ func states(all []agent.CheckResult) (out []string) {
 	return out
 }
 
-// A failed check sends the model back to work, with its output; the run ends
-// when it passes.
+// A failed check sends the model back to work, with the check's output. The run
+// ends when the check passes.
 func TestFailedCheckIsFixed(t *testing.T) {
 	r, p := checkedRig(t, []string{"make test"}, []string{"make lint", "make test"})
 	p.litter = true
@@ -141,7 +141,7 @@ func TestFailedCheckIsFixed(t *testing.T) {
 	}
 }
 
-// TestOutcomes is a table of how runs with checks end.
+// TestOutcomes checks how runs with checks end.
 func TestOutcomes(t *testing.T) {
 	edit := use(`Shell {"command":"edit"}`)
 	for _, c := range []struct {
@@ -188,7 +188,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// A time limit ends a check, and the run.
+// A run's time limit also ends a running check.
 func TestChecksHaveTheRunsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, p := checkedRig(t, []string{"make test"}, nil)
@@ -205,10 +205,10 @@ func TestChecksHaveTheRunsTime(t *testing.T) {
 	})
 }
 
-// TestEveryAppendOfChecks lets each append of a run with checks fail in turn:
+// TestEveryAppendOfChecks makes each append of a run with checks fail in turn:
 // the server dies before or after the write, alone or with the machine. The
-// model is sent back once, no check is started twice, and the checked commit is
-// pushed once.
+// model must be sent back once, no check may start twice, and the checked
+// commit must be pushed once.
 func TestEveryAppendOfChecks(t *testing.T) {
 	for _, c := range []failing{
 		{"ServerDiesBefore", false, false, nil},
@@ -277,7 +277,7 @@ func sweepChecks(t *testing.T, r *rig, n int, how failing) (over bool) {
 	return over
 }
 
-// A machine that dies during a check is replaced, and the round is repeated.
+// If a machine dies during a check, it is replaced and the round is repeated.
 func TestMachineLostDuringCheck(t *testing.T) {
 	r, p := checkedRig(t, []string{"make lint"}, nil)
 	inner := r.machine.call
@@ -296,7 +296,7 @@ func TestMachineLostDuringCheck(t *testing.T) {
 	}
 }
 
-// A run that is cancelled during a check aborts it and has no outcome.
+// Cancelling a run during a check aborts the check. The run has no outcome.
 func TestCancelDuringCheck(t *testing.T) {
 	r, p := checkedRig(t, []string{"make test"}, nil)
 	ctx, cancel := context.WithCancelCause(t.Context())

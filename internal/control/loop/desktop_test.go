@@ -17,8 +17,8 @@ import (
 // look is a call of the desktop tool that takes a screenshot.
 const look = `ComputerUse {"actions":[{"screenshot":{}}]}`
 
-// The desktop subagent of a machine with a desktop has only that tool and sees
-// its images, and can be resumed. No other conversation has the tool.
+// In a machine with a desktop, the desktop subagent has only the desktop tool,
+// sees its images, and can be resumed. No other conversation has the tool.
 func TestComputerUse(t *testing.T) {
 	r := newRig(t, false)
 	r.info.Images = true
@@ -72,7 +72,7 @@ func TestComputerUse(t *testing.T) {
 	}
 }
 
-// TestComputerUseIsRefused checks that the desktop subagent is refused when it
+// TestComputerUseIsRefused checks that the desktop subagent is refused if it
 // cannot work.
 func TestComputerUseIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {

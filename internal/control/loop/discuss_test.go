@@ -20,9 +20,8 @@ import (
 	"aloft/internal/redact"
 )
 
-// discussed returns a rig whose agent can have a pull request at a server that
-// behaves like GitHub. The pull request is there, and the agent has not opened it
-// yet.
+// discussed returns a rig whose agent has a pull request at a server that
+// behaves like GitHub. The agent did not open that pull request.
 func discussed(t *testing.T) (*rig, *forgetest.Server) {
 	t.Helper()
 	s := forgetest.NewGitHub(t)
@@ -51,8 +50,8 @@ func discussed(t *testing.T) (*rig, *forgetest.Server) {
 
 const created = `PrManagement {"action":"PR_ACTION_CREATE","title":"By the tool"}`
 
-// An agent reads the comments of a reviewer and the log of CI, fixes the code, replies
-// and resolves the thread.
+// An agent reads a reviewer's comments and CI's log, fixes the code, replies and
+// resolves the thread.
 func TestAnAgentAnswersItsReviewer(t *testing.T) {
 	r, s := discussed(t)
 	commit := r.machine.commit
@@ -96,8 +95,7 @@ func TestAnAgentAnswersItsReviewer(t *testing.T) {
 	}
 }
 
-// Calls that cannot work return an error to the model, and send nothing to the
-// forge.
+// Invalid calls return an error to the model, and send nothing to the forge.
 func TestDiscussRefusals(t *testing.T) {
 	r, s := discussed(t)
 	r.model.steps = []step{
@@ -130,7 +128,8 @@ func TestDiscussRefusals(t *testing.T) {
 	}
 }
 
-// Reading needs no approval, and plan mode allows it; writing needs one.
+// Read actions need no approval and work in plan mode. Write actions need an
+// approval.
 func TestDiscussIsReviewed(t *testing.T) {
 	r, s := discussed(t)
 	r.record(&agent.PullRequestOpened{PullRequest: agent.PullRequest{RepoURL: s.URL + "/acme/widget", Branch: "aloft/test-0000", URL: s.URL + "/acme/widget/pull/1", Number: 1, State: "open"}})
@@ -153,8 +152,8 @@ func TestDiscussIsReviewed(t *testing.T) {
 	}
 }
 
-// A server that dies after the forge has added a comment, and before it has
-// answered, does not add it again.
+// If a server dies after the forge has added a comment and before the forge has
+// replied, the comment is not added again.
 func TestAReplyIsSentOnce(t *testing.T) {
 	r, s := discussed(t)
 	s.Fake.SayOn(s.Repo, 1, "ada", "list.go", 7, "Is this sorted?")
@@ -193,7 +192,7 @@ func TestAReplyIsSentOnce(t *testing.T) {
 	}
 }
 
-// A wait continues after a restart of the server, and ends at its original
+// A wait continues after a restart of the server, and ends at the original
 // time.
 func TestAWaitSurvivesARestart(t *testing.T) {
 	r, s := discussed(t)

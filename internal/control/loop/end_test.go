@@ -26,7 +26,8 @@ import (
 	"aloft/internal/tool"
 )
 
-// endHooks installs hooks for the end of runs, and returns what they are told.
+// endHooks installs hooks for the end of runs, and returns the inputs that they
+// get.
 func (r *rig) endHooks() *[]string {
 	var mu sync.Mutex
 	told := &[]string{}
@@ -61,7 +62,7 @@ func (r *rig) afterEnd() []string {
 	return kinds
 }
 
-// runToEnd runs the loop once, and fails unless that has ended the run.
+// runToEnd runs the loop once, and fails unless the run has ended.
 func (r *rig) runToEnd(ctx context.Context) agent.Run {
 	r.t.Helper()
 	if err := loop.Run(ctx, r.id, r.config()); err != nil {
@@ -77,8 +78,8 @@ func (r *rig) runToEnd(ctx context.Context) agent.Run {
 	return run
 }
 
-// TestTheEndOfARun is a table of how runs end, with hooks that are fast, slower
-// than a journal write may be, or blocked for ever.
+// TestTheEndOfARun checks how runs end with hooks that are fast, slower than
+// the timeout of a journal write, or blocked forever.
 func TestTheEndOfARun(t *testing.T) {
 	refuse := fail(&model.Error{Reason: model.BadRequest, Message: "no"})
 	for _, c := range []struct {
@@ -86,7 +87,7 @@ func TestTheEndOfARun(t *testing.T) {
 		steps  []step
 		rig    func(r *rig, cancel func())
 		status agent.Status
-		reason string // what sessionEnd is told
+		reason string // the input of sessionEnd
 	}{
 		{"Finished", []step{use(`Shell {}`), say("done")}, nil, agent.Finished, "completed"},
 		{"Failed", []step{use(`Shell {}`), refuse}, nil, agent.Failed, "error"},
@@ -139,7 +140,7 @@ func TestTheEndOfARun(t *testing.T) {
 	}
 }
 
-// Nothing of a run can be journaled after its last event.
+// After a run's last event, nothing of it can be journaled.
 func TestNothingComesAfterTheEnd(t *testing.T) {
 	r := newRig(t, false)
 	c := r.config()
@@ -160,7 +161,8 @@ func TestNothingComesAfterTheEnd(t *testing.T) {
 	}
 }
 
-// sentCall returns the events of a call that was decided and counts as sent.
+// sentCall returns the events of a call that has its decision and counts as
+// sent.
 func sentCall(treatment string) []agent.Body {
 	return []agent.Body{
 		&agent.RunStarted{},
@@ -171,8 +173,8 @@ func sentCall(treatment string) []agent.Body {
 	}
 }
 
-// A call that was to run in the sandbox, and may or may not have reached the
-// machine, runs in the sandbox or not at all.
+// A sandboxed call that may have reached the machine runs in the sandbox or not
+// at all.
 func TestACallThatMayHaveBeenSent(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -220,7 +222,7 @@ func TestACallThatMayHaveBeenSent(t *testing.T) {
 	}
 }
 
-// slowSandboxPolicy is slow to read sandbox.json, like a mirror that is being refreshed.
+// slowSandboxPolicy reads sandbox.json slowly, like a mirror that is being refreshed.
 type slowSandboxPolicy struct{ loop.Reviewer }
 
 func (slowSandboxPolicy) SandboxPolicy(ctx context.Context, _ agent.Agent) (sandbox.Policy, error) {
@@ -228,8 +230,8 @@ func (slowSandboxPolicy) SandboxPolicy(ctx context.Context, _ agent.Agent) (sand
 	return sandbox.Policy{}, context.Cause(ctx)
 }
 
-// If the run's time is up while the sandbox policy is read, the call is not
-// started and does not count as sent.
+// If the run's time limit expires while the loop reads the sandbox policy, the
+// call is not started and does not count as sent.
 func TestTimeIsUpBeforeACallIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, false)
@@ -248,8 +250,8 @@ func TestTimeIsUpBeforeACallIsSent(t *testing.T) {
 }
 
 // If a server dies between a result and its acknowledgement, the machine still
-// holds the call. The next server makes the machine drop it, or its call slots
-// would run out.
+// keeps the call. The next server must make the machine drop it, because the
+// machine's call slots are limited.
 func TestMachineCallSlotsAreReleased(t *testing.T) {
 	r := newRig(t, false)
 	r.machine.slots = 1
@@ -268,8 +270,7 @@ func TestMachineCallSlotsAreReleased(t *testing.T) {
 	}
 }
 
-// A call that could not be aborted and outlives its run is aborted by the next
-// run.
+// If a call cannot be aborted and outlives its run, the next run aborts it.
 func TestACallOfARunThatIsOver(t *testing.T) {
 	r := newRig(t, false)
 	r.record(&agent.RunEnded{Status: agent.Failed})
@@ -282,8 +283,7 @@ func TestACallOfARunThatIsOver(t *testing.T) {
 	}
 }
 
-// racing is a journal in which a person's answer comes just before the loop's
-// own.
+// racing is a journal in which a person's answer precedes the loop's own.
 type racing struct {
 	store.Journal
 	answer func()
@@ -297,8 +297,8 @@ func (j *racing) Append(ctx context.Context, a store.Append) ([]agent.Event, err
 	return j.Journal.Append(ctx, a)
 }
 
-// If a person answers at the moment when a request expires, the answer that is
-// journaled first counts.
+// If a person answers when a request expires, the answer that is journaled
+// first counts.
 func TestAnAnswerThatRacesWithItsDeadline(t *testing.T) {
 	for _, person := range []bool{true, false} {
 		t.Run(fmt.Sprint("PersonFirst", person), func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"aloft/internal/conversation"
 )
 
-// named returns a [loop.Config.Named] that knows the given models.
+// named returns a [loop.Config.Named] function that knows the given models.
 func named(models map[string]*answers) func(string) (model.Model, model.Info, error) {
 	return func(id string) (model.Model, model.Info, error) {
 		if m, ok := models[id]; ok {
@@ -36,7 +36,7 @@ func TestFallback(t *testing.T) {
 		own          []step
 		second       []step
 		change       func(*rig)
-		models       string // of the replies
+		models       string // the models that wrote the replies
 		switched     int
 		asked, after int // requests to the two models
 	}{
@@ -80,8 +80,9 @@ func TestFallback(t *testing.T) {
 	}
 }
 
-// TestFallbackUntilTheRunEnds checks that the fallback continues the run after a
-// restart of the server, and that the next run starts with the agent's model.
+// TestFallbackUntilTheRunEnds checks that the fallback continues the run even
+// after a restart of the server, and that the next run starts with the agent's
+// own model.
 func TestFallbackUntilTheRunEnds(t *testing.T) {
 	r := newRig(t, false)
 	r.record(&agent.RunStarted{}, &agent.ModelFallback{From: "m", To: "second", Reason: "model_overloaded", Attempts: 3})
@@ -96,8 +97,8 @@ func TestFallbackUntilTheRunEnds(t *testing.T) {
 	}
 }
 
-// TestFallbackAndReasoning lets one Claude model continue the turn of another. A
-// server as strict as the real one would refuse the reasoning of the other model.
+// TestFallbackAndReasoning has one Claude model continue another's turn. Like
+// the real API, the test's server rejects the reasoning of another model.
 func TestFallbackAndReasoning(t *testing.T) {
 	first := modeltest.NewAnthropic(t,
 		modeltest.Reply{Thinking: "First, look.", Calls: []modeltest.Call{{Name: "Shell", Args: `{"command":"true"}`}}},

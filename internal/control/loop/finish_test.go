@@ -18,7 +18,7 @@ func secretIn(path string) error {
 	return fault.Denied("push: the commits contain a secret: %s in commit c0ffee", path).Named("secret_in_push").Hint("send a follow-up")
 }
 
-// The model is told about a secret in its push, and fixes it.
+// The model learns that its push contains a secret, and fixes the commit.
 func TestARefusedPushIsMended(t *testing.T) {
 	r := newRig(t, true)
 	pushes := 0
@@ -39,8 +39,8 @@ func TestARefusedPushIsMended(t *testing.T) {
 	}
 }
 
-// The model is told three times per run, even if another server continues the
-// run.
+// The model gets at most three such messages per run, even if another server
+// continues the run.
 func TestARefusedPushIsNotMendedForEver(t *testing.T) {
 	r := newRig(t, true)
 	r.machine.pushed = func() error { return secretIn("leak.env") }
@@ -62,7 +62,7 @@ func TestARefusedPushIsNotMendedForEver(t *testing.T) {
 	}
 }
 
-// A fault as the cause of the context's end is the run's error.
+// If the context's cause is a fault, it becomes the run's error.
 func TestAFaultEndsTheRun(t *testing.T) {
 	r := newRig(t, true)
 	ctx, stop := context.WithCancelCause(t.Context())
@@ -76,8 +76,8 @@ func TestAFaultEndsTheRun(t *testing.T) {
 	}
 }
 
-// The commit message of a follow-up from a pull request does not repeat what
-// others wrote there.
+// The commit message of a follow-up from a pull request does not contain other
+// people's text.
 func TestCommitMessageOfAFollowUp(t *testing.T) {
 	r := newRig(t, true)
 	r.machine.hook = func(what string, _ bool) (remote.Delivered, error) {

@@ -42,8 +42,8 @@ func (a *appends) Append(ctx context.Context, in store.Append) ([]agent.Event, e
 	return a.Journal.Append(ctx, in)
 }
 
-// tellThenUse is a step that says something, calls meanwhile, and then makes
-// its calls.
+// tellThenUse is a step that streams text, calls meanwhile, and then makes its
+// calls.
 func tellThenUse(meanwhile func(), calls ...string) step {
 	return func(yield func(model.Event, error) bool) {
 		yield(model.Event{Text: "I look."}, nil)
@@ -52,9 +52,9 @@ func tellThenUse(meanwhile func(), calls ...string) step {
 	}
 }
 
-// TestStepIsOneAppend is a table of what is journaled in one append: a reply,
-// the decisions about its calls, and that they were sent, if nobody has to be
-// asked.
+// TestStepIsOneAppend checks which events share one append: a reply, the
+// decisions about its calls, and the note that they were sent, if no person has
+// to be asked.
 func TestStepIsOneAppend(t *testing.T) {
 	both := []string{"turn.replied call.judged call.sent", "call.done", "text.delta turn.replied"}
 	for _, c := range []struct {
@@ -112,11 +112,11 @@ func TestStepIsOneAppend(t *testing.T) {
 	}
 }
 
-// Actions of a person during the model's reply take effect before the reply's
-// calls are sent.
+// If a person acts during the model's reply, the action takes effect before the
+// reply's calls are sent.
 func TestBetweenReplyAndCalls(t *testing.T) {
-	// If a reply has text, the loop appends it first, and so sees earlier
-	// events of others.
+	// If a reply has text, the loop appends the text first, and so reads other
+	// writers' earlier events.
 	words := func(meanwhile func()) step { return tellThenUse(meanwhile, `Shell {"command":"true"}`) }
 	silent := func(meanwhile func()) step {
 		return func(yield func(model.Event, error) bool) {
@@ -162,13 +162,13 @@ func TestBetweenReplyAndCalls(t *testing.T) {
 }
 
 // If the machine is lost before it has confirmed a result, the loss is
-// journaled once, and no reply is paid for twice.
+// journaled once, and no model request is repeated.
 func TestMachineIsLostBeforeItHasAcknowledged(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		calls []string
 		call  func(context.Context, conversation.ToolCall, func(remote.Delta)) (tool.Result, error)
-		boots []string // the boots to which calls were sent
+		boots []string // the boots of the machine that got calls
 	}{
 		{"BetweenTwoTurns", []string{`Shell {"command":"a"}`}, nil, []string{"boot-1", "boot-2"}},
 		{"BesideAnotherCall", []string{`Read {"path":"a"}`, `Read {"path":"lost"}`}, func(ctx context.Context, c conversation.ToolCall, _ func(remote.Delta)) (tool.Result, error) {
@@ -214,16 +214,17 @@ func TestMachineIsLostBeforeItHasAcknowledged(t *testing.T) {
 	}
 }
 
-// slowly waits until all other work in progress has ended.
+// slowly delays the step until all other goroutines of the synctest bubble are
+// blocked.
 func slowly(s step) step {
 	return func(yield func(model.Event, error) bool) {
-		time.Sleep(time.Second) // of a bubble
+		time.Sleep(time.Second) // fake time
 		s(yield)
 	}
 }
 
-// The calls of a reply do not wait until the machine has answered the
-// acknowledgements of those before them; the end of the run does.
+// The calls of a reply do not wait for the acknowledgement of earlier results.
+// The end of the run does.
 func TestAcknowledgementIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, false)
@@ -248,7 +249,7 @@ func TestAcknowledgementIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// busy is a machine that answers acknowledgements late.
+// busy is a machine that replies to acknowledgements late.
 type busy struct {
 	*fakeMachine
 	until <-chan struct{}
@@ -259,7 +260,7 @@ func (b *busy) Ack(ctx context.Context, id string) error {
 	return b.fakeMachine.Ack(ctx, id)
 }
 
-// deaf is a machine that is lost before it gets an acknowledgement.
+// deaf is a machine that is lost before an acknowledgement arrives.
 type deaf struct{ *fakeMachine }
 
 func (*deaf) Ack(context.Context, string) error { return remote.ErrLost }

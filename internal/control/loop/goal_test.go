@@ -16,10 +16,11 @@ import (
 	"aloft/internal/conversation"
 )
 
-// judge is a model that finds the goal met if the diff contains a word.
+// judge is a model that decides that the goal is met if the diff contains a
+// certain word.
 type judge struct {
 	asked []string
-	reply string // instead of a verdict, unless it is ""
+	reply string // returned instead of a verdict, unless it is ""
 }
 
 func (j *judge) Stream(_ context.Context, req model.Request) iter.Seq2[model.Event, error] {
@@ -34,7 +35,7 @@ func (j *judge) Stream(_ context.Context, req model.Request) iter.Seq2[model.Eve
 	}
 }
 
-// withGoal gives the rig's run a goal, which its project meets once it is fixed.
+// withGoal gives the rig's run a goal, which is met once the project is fixed.
 func withGoal(r *rig, p *project) (*rig, *judge) {
 	j := &judge{}
 	r.record(&agent.RunEnded{Status: agent.Finished})
@@ -57,9 +58,9 @@ func withGoal(r *rig, p *project) (*rig, *judge) {
 	return r, j
 }
 
-// A goal that is not met sends the model back to work, with what is missing.
-// The judging model sees the task, the diff and the checks, but no text of the
-// agent.
+// If the goal is not met, the model is sent back to work with the list of what
+// is missing. The judging model gets the task, the diff and the checks, but
+// none of the agent's text.
 func TestGoal(t *testing.T) {
 	r, p := checkedRig(t, []string{"make lint"}, nil)
 	r, j := withGoal(r, p)
@@ -80,7 +81,7 @@ func TestGoal(t *testing.T) {
 	}
 }
 
-// TestOutcomesOfGoals is a table of how runs with a goal end.
+// TestOutcomesOfGoals checks how runs with a goal end.
 func TestOutcomesOfGoals(t *testing.T) {
 	edit := use(`Shell {"command":"edit"}`)
 	for _, c := range []struct {
@@ -113,8 +114,8 @@ func TestOutcomesOfGoals(t *testing.T) {
 	}
 }
 
-// TestEveryAppendOfGoals lets each append of a run with a goal fail in turn. The
-// model is sent back once.
+// TestEveryAppendOfGoals makes each append of a run with a goal fail in turn.
+// The model must be sent back once.
 func TestEveryAppendOfGoals(t *testing.T) {
 	for name, after := range map[string]bool{"Before": false, "After": true} {
 		t.Run(name, func(t *testing.T) {

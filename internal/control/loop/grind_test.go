@@ -10,7 +10,7 @@ import (
 	"aloft/internal/allowance"
 )
 
-// TestGrind is a table of work in rounds and how it ends.
+// TestGrind checks how work in rounds proceeds and ends.
 func TestGrind(t *testing.T) {
 	const list = `TodoWrite {"merge":false,"todos":[{"id":"a","content":"port a","status":"pending"},{"id":"b","content":"port b","status":"pending"},{"id":"c","content":"port c","status":"pending"}]}`
 	closes := func(id, status string) step {
@@ -57,7 +57,7 @@ func TestGrind(t *testing.T) {
 	}
 }
 
-// In plan mode no rounds begin, and a new run begins without them.
+// In plan mode no round begins. A new run begins without rounds.
 func TestGrindInPlanMode(t *testing.T) {
 	const list = `TodoWrite {"merge":false,"todos":[{"id":"a","content":"port a","status":"pending"},{"id":"b","content":"port b","status":"completed"}]}`
 	r := newRig(t, true)

@@ -21,7 +21,7 @@ import (
 // transcriptProgress collects the hook events that the machine gets, in order.
 type transcriptProgress []hook.Input
 
-// listen gives the machine hooks for every event that do nothing.
+// listen installs hooks for every event in the machine. They do nothing.
 func (r *rig) listen() *transcriptProgress {
 	all := &transcriptProgress{}
 	r.machine.hooks = func(call hook.Call) hook.Outcome {
@@ -38,8 +38,8 @@ func (r *rig) listen() *transcriptProgress {
 	return all
 }
 
-// fields returns the fields of the first event of that name as JSON, with
-// values that vary between runs made constant.
+// fields returns the fields of the first event with the given name as JSON, and
+// replaces values that vary between runs by constants.
 func (all transcriptProgress) fields(t *testing.T, name string) string {
 	t.Helper()
 	i := slices.IndexFunc(all, func(e hook.Input) bool { return string(e.Event) == name })
@@ -59,15 +59,15 @@ func (all transcriptProgress) fields(t *testing.T, name string) string {
 			fields[key] = same
 		}
 	}
-	data, err = json.Marshal(fields) // sorts the keys
+	data, err = json.Marshal(fields) // Marshal sorts the keys
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(data)
 }
 
-// TestHookEvents is a table of the fields that hooks get for each event,
-// besides the common ones, and of the subjects that matchers are compared with.
+// TestHookEvents checks the fields that hooks get for each event, besides the
+// common ones, and the text that their matchers are compared with.
 func TestHookEvents(t *testing.T) {
 	done := []step{say("done")}
 	failing := func(text string, why tool.Failure) func(*rig) {
@@ -81,7 +81,7 @@ func TestHookEvents(t *testing.T) {
 	}
 	long := strings.Repeat("word ", 2000)
 	for _, c := range []struct {
-		name  string // the event, and after a slash the case
+		name  string // the event, optionally followed by a slash and the case
 		setup func(*rig)
 		steps []step
 		want  string
@@ -165,7 +165,7 @@ func TestHookEvents(t *testing.T) {
 	}
 }
 
-// TestHookTools is a table of the tool names that matchers are compared with.
+// TestHookTools checks the tool names with which matchers are compared.
 func TestHookTools(t *testing.T) {
 	for _, c := range []struct{ name, tools string }{
 		{"Shell", "Shell"}, {"Read", "Read"}, {"Write", "Write StrReplace EditNotebook"}, {"Grep", "Grep"}, {"Delete", "Delete"}, {"LS", "LS"},
@@ -182,7 +182,7 @@ func TestHookTools(t *testing.T) {
 					args = `{"server":"tickets","uri":"ticket://7"}`
 				}
 				r.model.steps = []step{use(name + " " + args), say("done")}
-				if name == "ComputerUse" { // only a subagent has it
+				if name == "ComputerUse" { // only a subagent has the tool
 					r.info.Images = true
 					r.model.steps = []step{use(`Task {"prompt":"p","subagent_type":"computerUse"}`), use(name + " " + args), say("sub"), say("done")}
 				}
@@ -203,7 +203,7 @@ func TestHookTools(t *testing.T) {
 	}
 }
 
-// A refused call did not run: the hooks that follow a call do not run.
+// A refused call did not run, so the hooks that follow a call do not run.
 func TestARefusedCallWasNotDone(t *testing.T) {
 	r := newRig(t, false)
 	all := r.listen()
@@ -218,8 +218,8 @@ func TestARefusedCallWasNotDone(t *testing.T) {
 	}
 }
 
-// A server that restarts during a call does not know which hooks exist, and
-// still runs those that follow the call.
+// A server that restarts during a call does not know which hooks exist. It must
+// still run those that follow the call.
 func TestHooksAfterARestart(t *testing.T) {
 	r := newRig(t, false)
 	all := r.listen()

@@ -24,8 +24,8 @@ import (
 	"aloft/internal/tool"
 )
 
-// paints connects the rig to a provider of images. Its machine saves what it is
-// sent, and has one image, ref.png.
+// paints connects the rig to a provider of images. The rig's machine saves the
+// images, and already has one, ref.png.
 func (r *rig) paints() *modeltest.ImageServer {
 	r.t.Helper()
 	s, price := modeltest.NewImages(r.t), 10.0
@@ -85,7 +85,8 @@ func TestGenerateImage(t *testing.T) {
 	}
 }
 
-// The description leaves the server, so a person or the classifier decides.
+// The image's description leaves the server, so a person or the classifier must
+// approve the call.
 func TestGenerateImageIsReviewed(t *testing.T) {
 	const call = `GenerateImage {"description":"our customer list","file_path":"a.png","reference_image_paths":["ref.png"]}`
 	for mode, want := range map[permit.Mode]string{permit.RunEverything: "run by policy", permit.Allowlist: "refused by person"} {
@@ -110,15 +111,15 @@ func TestGenerateImageIsReviewed(t *testing.T) {
 	}
 }
 
-// An image counts towards the limits of the run, and needs a known price if the
-// run has a cost limit.
+// An image counts towards the run's limits. If the run has a cost limit, the
+// price must be known.
 func TestGenerateImageWithinLimits(t *testing.T) {
 	const call = `GenerateImage {"description":"x"}`
 	r := newRig(t, false)
 	s := r.paints()
 	price := 0.0
 	r.info.Price = &model.Price{Input: &price, Output: &price, CacheRead: &price, CacheWrite: &price}
-	r.allowed = allowance.Amount{Cost: 15_000_000} // more than one image costs
+	r.allowed = allowance.Amount{Cost: 15_000_000} // the limit is more than the cost of one image
 	r.model.steps = []step{use(call), use(call), use(call), say("done")}
 	if run := r.work(t.Context()); run.Status != agent.Expired || len(s.Painted()) != 2 {
 		t.Errorf("%s after %d images", run.Status, len(s.Painted()))
@@ -140,7 +141,7 @@ func TestGenerateImageWithinLimits(t *testing.T) {
 	}
 }
 
-// painter is a model for images that is asked while the server stops.
+// painter is an image model that stops the server when it gets a request.
 type painter struct{ stop context.CancelCauseFunc }
 
 func (p painter) Generate(ctx context.Context, _ model.ImageRequest) ([]byte, conversation.Usage, error) {
@@ -148,8 +149,8 @@ func (p painter) Generate(ctx context.Context, _ model.ImageRequest) ([]byte, co
 	return nil, conversation.Usage{}, context.Cause(ctx)
 }
 
-// A request that a stop of the server interrupts is made again by the next
-// server. An image that the machine has is not requested again.
+// If a shutdown interrupts an image request, the next server repeats it. If the
+// machine has the image, the server does not request it again.
 func TestGenerateImageOverARestart(t *testing.T) {
 	r := newRig(t, false)
 	r.model.steps = []step{use(`GenerateImage {"description":"x","reference_image_paths":["ref.png"]}`), say("done")}
@@ -181,8 +182,8 @@ func TestGenerateImageOverARestart(t *testing.T) {
 	}
 }
 
-// Without a model for images the tool is not offered, and a provider that is
-// busy is not asked again.
+// Without an image model the tool is not offered. A busy provider gets no
+// second request.
 func TestGenerateImageNeedsAModel(t *testing.T) {
 	r := newRig(t, false)
 	r.model.steps = []step{use(`GenerateImage {"description":"x"}`), say("done")}

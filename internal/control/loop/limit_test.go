@@ -19,7 +19,7 @@ import (
 	"aloft/internal/tool"
 )
 
-// spend is like use, with a usage of 15 tokens.
+// spend is like use, but each reply uses 15 tokens.
 func spend(calls ...string) step {
 	return func(yield func(model.Event, error) bool) {
 		use(calls...)(func(e model.Event, err error) bool {
@@ -41,8 +41,7 @@ func dollar() *model.Price {
 	return &model.Price{Input: &million, Output: &million, CacheRead: &million, CacheWrite: &million}
 }
 
-// TestLimits is a table of the limits that end a run early, and after how many
-// requests.
+// TestLimits checks which limits end a run early, and after how many requests.
 func TestLimits(t *testing.T) {
 	shell := `Shell {"command":"make"}`
 	task := `Task {"description":"look","prompt":"look","subagent_type":"explore"}`
@@ -50,7 +49,7 @@ func TestLimits(t *testing.T) {
 		name     string
 		limit    allowance.Amount
 		steps    []step
-		requests int // of the first run
+		requests int // error code of the first run
 		code     string
 		says     string
 	}{
@@ -72,7 +71,7 @@ func TestLimits(t *testing.T) {
 			if n := len(r.model.requests); n != c.requests || !slices.Contains(r.machine.asked, "push aloft/test-0000") {
 				t.Errorf("%d requests; asked %q", n, r.machine.asked)
 			}
-			r.follow("go on") // with its own limits
+			r.follow("go on") // the second run has its own limits
 			r.model.steps = append(r.model.steps, say("done"))
 			if run := r.work(t.Context()); run.Status != agent.Finished || run.Result != "done" {
 				t.Errorf("the next is %+v", run)
@@ -84,8 +83,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A run's limit is the lowest of its owner's, the team's and the server's when
-// it began; a restarted server does not raise it.
+// A run's limit is the lowest of its owner's, the team's and the server's
+// limits at its beginning. A restarted server does not raise it.
 func TestALimitOutlastsTheServer(t *testing.T) {
 	r := newRig(t, true)
 	r.record(&agent.RunEnded{Status: agent.Cancelled})
@@ -107,8 +106,8 @@ func TestALimitOutlastsTheServer(t *testing.T) {
 	}
 }
 
-// The time limit ends running calls, but the clock does not run while a person
-// is asked.
+// The time limit ends running calls, but the time during which a person is
+// asked does not count.
 func TestLimitOfTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, true)
@@ -162,8 +161,8 @@ func TestMoneyNeedsAPrice(t *testing.T) {
 	}
 }
 
-// A push that fails when a limit is reached is reported, and the run still
-// ends.
+// If a push fails when a limit is reached, the failure is reported and the run
+// still ends.
 func TestLimitAndAPushThatFails(t *testing.T) {
 	r := newRig(t, true)
 	r.allowed = allowance.Amount{Turns: 1}

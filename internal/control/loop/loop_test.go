@@ -39,14 +39,14 @@ type rig struct {
 	model   answers
 	info    model.Info
 	machine *fakeMachine
-	err     error // returned by Machine
+	err     error // the error of Machine
 	review  loop.Reviewer
 	// scripts are the install scripts that agents proposed for later machines.
 	scripts scripts
 	pulls   *pulls // nil if there is no forge
 	allowed allowance.Amount
 	mcp     offer.Servers
-	change  func(*loop.Config) // nil changes nothing
+	change  func(*loop.Config) // nil if the test changes nothing
 }
 
 type scripts struct{ kept []string }
@@ -95,7 +95,7 @@ func (r *rig) append(a store.Append) {
 	}
 }
 
-// record appends events of the run, as an earlier loop would have.
+// record appends events of the run, as an earlier loop would have done.
 func (r *rig) record(bodies ...agent.Body) {
 	r.t.Helper()
 	a := store.Append{AgentID: r.id}
@@ -135,7 +135,8 @@ func (r *rig) work(ctx context.Context) agent.Run {
 	return run
 }
 
-// restart lets a server work on the run until awaited returns, then stops it.
+// restart runs a server that works on the run, and stops it when awaited
+// returns.
 func (r *rig) restart(awaited func()) {
 	r.t.Helper()
 	ctx, stop := context.WithCancelCause(r.t.Context())
@@ -167,7 +168,7 @@ func bodies[B agent.Body](r *rig) []B {
 	return out
 }
 
-// shown returns the reply text that a client has seen.
+// shown returns the reply text that clients have seen.
 func (r *rig) shown() string {
 	var s string
 	for _, d := range bodies[*agent.TextDelta](r) {
@@ -176,7 +177,7 @@ func (r *rig) shown() string {
 	return s
 }
 
-// answers is a model that plays its steps, one per request.
+// answers is a model that plays one of its steps per request.
 type answers struct {
 	steps    []step
 	requests []model.Request
@@ -208,7 +209,7 @@ func say(pieces ...string) step {
 	}
 }
 
-// use is a reply with calls; each is "Name {json}".
+// use is a reply with calls, each written as "Name {json}".
 func use(calls ...string) step {
 	m := conversation.Message{Role: conversation.Assistant}
 	for _, c := range calls {
@@ -623,8 +624,8 @@ func checkConversation(t interface {
 	}
 }
 
-// A paused loop sends no request to the model and runs no call until it is
-// resumed. A cancel request still ends it.
+// A paused loop sends no request to the model and starts no call until it is
+// resumed. A cancel request still ends the run.
 func TestPause(t *testing.T) {
 	t.Run("BeforeARequest", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -656,7 +657,7 @@ func TestPause(t *testing.T) {
 				Role: conversation.Assistant, Blocks: []conversation.Block{call("call_1"), call("call_2")},
 			}})
 			r.machine.call = func(context.Context, conversation.ToolCall, func(remote.Delta)) (tool.Result, error) {
-				if len(bodies[*agent.Paused](r)) == 0 { // paused during the first request
+				if len(bodies[*agent.Paused](r)) == 0 { // the pause comes during the first request
 					r.record(&agent.Paused{})
 				}
 				return tool.Result{Text: "ok"}, nil

@@ -24,28 +24,28 @@ import (
 	"aloft/internal/tool"
 )
 
-// fakeMachine is a fake machine. Like exec-daemon it keeps every call until the call
-// is acknowledged, and never starts a call twice.
+// fakeMachine is a fake machine. Like exec-daemon it keeps every call until it gets
+// the acknowledgement, and never starts a call twice.
 type fakeMachine struct {
 	boot   string
-	commit string // the commit that it pushes; "" means c0ffee
+	commit string // the commit that the machine pushes; "" means c0ffee
 	// call runs a call; nil returns "ok". When another loop attaches to a call
-	// whose loop has died, the function runs again, but the call counts as
+	// whose loop has died, this function runs again, but the call counts as
 	// started once.
 	call   func(ctx context.Context, c conversation.ToolCall, onDelta func(remote.Delta)) (tool.Result, error)
 	starts func(c conversation.ToolCall, sandboxed bool) // called for each call that is started; may be nil
-	slots  int                                           // how many calls it can keep; 0 means no limit
+	slots  int                                           // how many calls the machine can keep; 0 means no limit
 	push   error
-	pushed func() error // replaces the push
-	// hook replaces commits and pushes.
+	pushed func() error // returned by pushes
+	// hook, if not nil, replaces commits and pushes.
 	hook     func(what string, skipHooks bool) (remote.Delivered, error)
 	hooks    func(call hook.Call) hook.Outcome
 	takes    func(call hook.Call) time.Duration // how long hooks take; nil means no time
 	enforced bool
-	lacking  []string        // tools that cannot work in the machine
+	lacking  []string        // tools that cannot work in this machine
 	files    []subagent.File // files that define subagents
 	listings []mcp.Listing   // MCP servers in the machine
-	// rules returns the rules of a folder; nil means that there are none.
+	// rules returns the rules of a folder. If rules is nil, there are none.
 	rules func(rule.Folder) rule.Set
 
 	mu       sync.Mutex
@@ -58,13 +58,13 @@ type fakeMachine struct {
 	policies []sandbox.Policy // sandbox policies of the calls
 }
 
-// keptCall is a call that was started and not acknowledged yet.
+// keptCall is a call that has started and is not acknowledged.
 type keptCall struct {
 	call   conversation.ToolCall
 	result *tool.Result // nil while the call runs
 }
 
-// runs makes the machine run a call that an earlier loop has sent.
+// runs makes the machine run a call that an earlier loop sent.
 func (h *fakeMachine) runs(id string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -127,7 +127,7 @@ func (h *fakeMachine) Hooks(ctx context.Context, _ *agent.State, call hook.Call)
 		return hook.Outcome{}, nil
 	}
 	out := h.hooks(call)
-	for _, e := range call.Events { // like a machine that has hooks for all of these
+	for _, e := range call.Events { // as if the machine had hooks for all these events
 		if !slices.Contains(out.Present, e.Event) {
 			out.Present = append(out.Present, e.Event)
 		}
@@ -142,7 +142,7 @@ func (h *fakeMachine) Call(ctx context.Context, c conversation.ToolCall, onDelta
 }
 
 func (h *fakeMachine) CallSandboxed(ctx context.Context, c conversation.ToolCall, p sandbox.Policy, onDelta func(remote.Delta)) (tool.Result, time.Duration, error) {
-	if c.Guard != nil { // nothing in this machine speaks against running it outside
+	if c.Guard != nil { // nothing in this machine requires the sandbox
 		return h.work(ctx, c, nil, onDelta)
 	}
 	return h.work(ctx, c, &p, onDelta)
@@ -184,7 +184,7 @@ func (h *fakeMachine) work(ctx context.Context, c conversation.ToolCall, p *sand
 }
 
 // follow waits for a call. A loop that leaves early gets no result, but the
-// machine keeps it.
+// machine keeps the result.
 func (h *fakeMachine) follow(ctx context.Context, k *keptCall, onDelta func(remote.Delta)) (tool.Result, time.Duration, error) {
 	h.mu.Lock()
 	result := k.result
@@ -240,7 +240,7 @@ func (h *fakeMachine) Ack(ctx context.Context, id string) error {
 	h.acked = append(h.acked, id)
 	h.forgot[h.boot+"/"+id] = true
 	delete(h.kept, h.boot+"/"+id)
-	return context.Cause(ctx) // the machine has received it all the same
+	return context.Cause(ctx) // the machine has received the acknowledgement nevertheless
 }
 
 func (h *fakeMachine) Drop(ctx context.Context, id string) error { return h.Ack(ctx, id) }

@@ -20,7 +20,7 @@ import (
 	"aloft/internal/tool"
 )
 
-// TestCompactionsLoseNothing has a model work random runs in a small context
+// TestCompactionsLoseNothing runs a model with random calls in a small context
 // window. Every request must contain the prompts, their images, the todo list,
 // the project's rules and the names of changed files, however often the
 // conversation was compacted.
@@ -60,7 +60,7 @@ func TestCompactionsLoseNothing(t *testing.T) {
 	}
 }
 
-// player is a model that calls tools at random, and checks its requests.
+// player is a model that makes random calls, and checks its requests.
 type player struct {
 	t      *rapid.T
 	window int
@@ -97,7 +97,7 @@ func (p *player) Stream(_ context.Context, req model.Request) iter.Seq2[model.Ev
 	return func(yield func(model.Event, error) bool) {
 		answer(func(e model.Event, err error) bool {
 			if e.Done != nil {
-				e.Done.Usage = conversation.Usage{} // so that the loop estimates the size
+				e.Done.Usage = conversation.Usage{} // the loop uses this to estimate the size
 			}
 			return yield(e, err)
 		})
@@ -105,7 +105,7 @@ func (p *player) Stream(_ context.Context, req model.Request) iter.Seq2[model.Ev
 }
 
 func (p *player) answer(req model.Request) step {
-	if len(req.Tools) == 0 { // a request for a summary
+	if len(req.Tools) == 0 { // the loop requests a summary
 		return say(p.words(rapid.IntRange(0, p.window).Draw(p.t, "summary")))
 	}
 	p.check(req.Messages)
@@ -152,10 +152,11 @@ func (p *player) work(_ context.Context, c conversation.ToolCall, _ func(remote.
 		p.rules[file] = p.words(p.window / 40)
 		return tool.Result{Text: p.rules[file]}, nil
 	}
-	return tool.Result{Text: strings.Repeat("lorem ipsum ", p.window/12)}, nil // a quarter of the window
+	return tool.Result{Text: strings.Repeat("lorem ipsum ", p.window/12)}, nil // limits the result to a quarter of the window
 }
 
-// check fails unless the messages have everything that a compaction must keep.
+// check fails unless the messages contain everything that a compaction must
+// keep.
 func (p *player) check(messages []conversation.Message) {
 	p.t.Helper()
 	checkConversation(p.t, messages)
@@ -192,7 +193,7 @@ func (p *player) check(messages []conversation.Message) {
 			if i > 0 && i < len(p.asked)-1 {
 				continue
 			}
-			half := min(len(text), room/4-64) // the cut marks take some of the room
+			half := min(len(text), room/4-64) // the cut marks take some of the space
 			has("the beginning of a prompt", text[:half])
 			text = text[len(text)-half:]
 		}

@@ -21,7 +21,7 @@ func (r *rig) plan() {
 // In plan mode every tool either only reads, or affects only the conversation,
 // or is refused, whoever calls it.
 func TestPlanModeChangesNothing(t *testing.T) {
-	harmless := []string{"TodoWrite", "AskQuestion", "CreatePlan", "SwitchMode", "McpAuth"} // they ask a person, or write the agent's own list
+	harmless := []string{"TodoWrite", "AskQuestion", "CreatePlan", "SwitchMode", "McpAuth"} // these tools ask a person, or write the agent's own list
 	args := map[string]string{
 		"Task":             `{"description":"x","prompt":"x","subagent_type":"generalPurpose"}`,
 		"CallMcpTool":      `{"server":"tickets","tool_name":"search","arguments":{}}`,
@@ -37,7 +37,7 @@ func TestPlanModeChangesNothing(t *testing.T) {
 			servers := r.connected()
 			r.paints()
 			r.pulls = &pulls{}
-			r.reviewed(permit.RunEverything, "") // nobody is asked, and it is still refused
+			r.reviewed(permit.RunEverything, "") // even without a person's answer the tool is refused
 			r.plan()
 			given := args[spec.Name]
 			if given == "" {
@@ -62,7 +62,7 @@ func TestPlanModeChangesNothing(t *testing.T) {
 	}
 }
 
-// A read-only subagent changes nothing in plan mode either.
+// In plan mode a read-only subagent cannot change anything either.
 func TestPlanModeOfASubagent(t *testing.T) {
 	r := newRig(t, false)
 	r.reviewed(permit.RunEverything, "")
@@ -82,16 +82,16 @@ func TestPlanModeOfASubagent(t *testing.T) {
 	}
 }
 
-// TestSwitchMode is a table of what an agent can change about its mode.
+// TestSwitchMode checks how an agent can change its mode.
 func TestSwitchMode(t *testing.T) {
 	write := `Write {"path":"a","contents":"x"}`
 	for _, c := range []struct {
 		name   string
 		plan   bool
 		call   string
-		answer agent.Decision // "" if nobody is asked
+		answer agent.Decision // "" if no person is asked
 		want   string         // the result
-		writes bool           // whether it may write afterwards
+		writes bool           // whether the agent may write afterwards
 	}{
 		{"ToPlan", false, `SwitchMode {"target_mode":"plan","explanation":"it is large"}`, "", "You are in plan mode", false},
 		{"ToAgentAllowed", true, `SwitchMode {"target_mode":"agent","explanation":"it is one line"}`, agent.AllowOnce, "You are in agent mode", true},
@@ -131,8 +131,8 @@ func TestSwitchMode(t *testing.T) {
 	}
 }
 
-// A server that restarts while a person is asked to end plan mode does not ask
-// again.
+// If a server restarts while a person is asked to end plan mode, it does not
+// ask again.
 func TestSwitchModeOverARestart(t *testing.T) {
 	r := newRig(t, false)
 	r.reviewed(permit.RunEverything, "")

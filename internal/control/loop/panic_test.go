@@ -14,9 +14,9 @@ import (
 	"aloft/internal/tool"
 )
 
-// TestPanicEndsTheRun has the code panic wherever a run has a goroutine. The
-// run ends with an error that is logged, and the server continues. Otherwise
-// one run would stop all others, again after each restart.
+// TestPanicEndsTheRun causes a panic in each goroutine of a run. The run must
+// end with an error, the panic must be logged, and the server must continue.
+// Otherwise one run would stop all others, again after each restart.
 func TestPanicEndsTheRun(t *testing.T) {
 	broken := func(func(model.Event, error) bool) { panic("no such index") }
 	brokenCall := func(context.Context, conversation.ToolCall, func(remote.Delta)) (tool.Result, error) {
@@ -61,7 +61,8 @@ func TestPanicEndsTheRun(t *testing.T) {
 	}
 }
 
-// TestPanicOfATitle checks that a run continues without a title.
+// TestPanicOfATitle checks that a panic while a title is generated does not end
+// the run.
 func TestPanicOfATitle(t *testing.T) {
 	r := newRig(t, false)
 	r.model.steps = []step{say("done")}

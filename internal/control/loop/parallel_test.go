@@ -15,12 +15,12 @@ import (
 	"aloft/internal/tool"
 )
 
-// A run is cancelled while some calls of one reply have finished, others are running,
-// and one is waiting for a free slot. The model gets the true outcome of each call, in
-// the order of the calls.
+// A run is cancelled while some calls of one reply have finished, others run, and one
+// waits for a free slot. The model must get the true outcome of each call, in the
+// order of the calls.
 func TestParallelCallsWhenTheRunIsCancelled(t *testing.T) {
 	r := newRig(t, false)
-	const finished, running = 1, 8 // as many run in parallel
+	const finished, running = 1, 8 // this many calls run in parallel
 	var calls []string
 	for n := range finished + running + 1 {
 		calls = append(calls, fmt.Sprintf(`Read {"path":"/workspace/%d"}`, n))
@@ -36,7 +36,7 @@ func TestParallelCallsWhenTheRunIsCancelled(t *testing.T) {
 		if args.Path == "/workspace/0" {
 			return tool.Result{Text: "the file"}, nil
 		}
-		if blocked.Add(1) == running { // the last of them needs the slot of the finished call
+		if blocked.Add(1) == running { // the last call gets the slot of the finished call
 			cancel(loop.ErrCancel)
 		}
 		<-ctx.Done()

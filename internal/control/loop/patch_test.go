@@ -17,8 +17,8 @@ import (
 	"aloft/internal/tool"
 )
 
-// TestApplyAgentDiff has the machine apply the changes that the server has
-// read, unless they include files that need an approval.
+// TestApplyAgentDiff checks that the machine applies the changes that the
+// server has read, unless they include files that need an approval.
 func TestApplyAgentDiff(t *testing.T) {
 	const refused = "Nothing was applied: the changes include files that need a person's approval: /workspace/r/.cursor/mcp.json. Fetch its branch with Shell, take the other files with git checkout, and change these with Write"
 	for _, c := range []struct {
@@ -65,7 +65,7 @@ func TestApplyAgentDiff(t *testing.T) {
 	}
 }
 
-// A subagent works in the tree of its agent, and has nothing to apply.
+// A subagent works in its agent's working tree, and has nothing to apply.
 func TestApplyAgentDiffOfASubagent(t *testing.T) {
 	r := newRig(t, true)
 	r.change = func(c *loop.Config) {

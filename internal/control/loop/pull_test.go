@@ -98,7 +98,7 @@ func (p *pulls) Resolve(ctx context.Context, a agent.Agent, of agent.PullRequest
 	return p.desk.Resolve(ctx, a, of, threadID)
 }
 
-// newPullRig returns a rig whose agent is to open pull requests.
+// newPullRig returns a rig whose agent opens pull requests.
 func newPullRig(t *testing.T, repos ...string) *rig {
 	t.Helper()
 	r := newRig(t, true)
@@ -126,8 +126,8 @@ func TestAPullRequestAtTheEnd(t *testing.T) {
 	}
 }
 
-// A server that dies between the forge's answer and the journal write repeats
-// the same request.
+// If a server dies between the forge's reply and the journal write, the next
+// server repeats the same request.
 func TestAPullRequestIsAskedForAgainAfterACrash(t *testing.T) {
 	r := newPullRig(t)
 	ctx, stop := context.WithCancelCause(t.Context())

@@ -28,7 +28,7 @@ func (r *rig) asked() agent.Approval {
 	return q
 }
 
-// TestQuestions is a table of answers to a question, and of what the model
+// TestQuestions checks the answers to a question, and the result that the model
 // gets.
 func TestQuestions(t *testing.T) {
 	for _, c := range []struct {
@@ -68,8 +68,8 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// A question is asked once, however often the server restarts meanwhile, and is
-// closed with its run.
+// A question is asked once, however often the server restarts, and is closed
+// when its run ends.
 func TestQuestionsOverRestartsAndCancels(t *testing.T) {
 	r := newRig(t, false)
 	r.model.steps = []step{use(which), say("done")}
@@ -82,7 +82,7 @@ func TestQuestionsOverRestartsAndCancels(t *testing.T) {
 	r.asked()
 	r.record(&agent.CancelAsked{Reason: "not needed"})
 	cancel(loop.ErrCancel)
-	if err := <-ended; err != nil { // the context ended before the journal was read; the next loop ends the run
+	if err := <-ended; err != nil { // the context ended before the loop read the journal; the next loop ends the run
 		if err := loop.Run(t.Context(), r.id, r.config()); err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func TestQuestionsOverRestartsAndCancels(t *testing.T) {
 	}
 }
 
-// If nobody answers in time, the agent decides questions itself, and plans
+// If nobody answers in time, the agent decides questions itself, but plans
 // remain unapproved.
 func TestNobodyAnswersAQuestion(t *testing.T) {
 	r := newRig(t, false)
@@ -140,8 +140,8 @@ func TestWrongQuestions(t *testing.T) {
 	}
 }
 
-// In plan mode nothing changes before the plan is approved. Afterwards
-// everything is allowed as usual, and feedback leads to a new plan.
+// In plan mode nothing changes until a person approves the plan. Afterwards the
+// usual rules apply. Feedback leads to a new plan.
 func TestPlanMode(t *testing.T) {
 	r := newRig(t, false)
 	r.machine.enforced = true

@@ -37,8 +37,8 @@ func TestQueueGoesOn(t *testing.T) {
 	}
 }
 
-// After a cancelled or failed run the next one starts, unless the agent is
-// archived.
+// After a run is cancelled or fails, the next queued prompt starts, unless the
+// agent is archived.
 func TestQueueAfterACancel(t *testing.T) {
 	for _, archived := range []bool{false, true} {
 		r := newRig(t, false)

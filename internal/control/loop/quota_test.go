@@ -15,7 +15,7 @@ import (
 
 // TestHostileMachineEndsAtTheQuota has a machine fill the journal in every
 // possible way: with boot steps, with output in pieces of one byte, and with
-// results.
+// results. The run must end at the quota.
 func TestHostileMachineEndsAtTheQuota(t *testing.T) {
 	const quota = 4 << 20
 	shell := func() []step { // endless calls, one after another

@@ -13,8 +13,8 @@ import (
 	"aloft/internal/tool"
 )
 
-// A recording ends with the run in which it began, however the run ends. A run
-// that recorded nothing sends the machine no request for that.
+// A recording ends with the run in which it began, however the run ends. If a
+// run has recorded nothing, the machine gets no request to end a recording.
 func TestARecordingEndsWithItsRun(t *testing.T) {
 	const begin = `RecordScreen {"mode":"START_RECORDING"}`
 	for name, c := range map[string]struct {
@@ -63,8 +63,8 @@ func TestWhatTheMachineLacksIsNotOffered(t *testing.T) {
 	}
 }
 
-// The video review subagent is offered, and works, only if a model accepts
-// images.
+// The video review subagent is offered only if a model accepts images, and
+// works then.
 func TestVideoReview(t *testing.T) {
 	for _, sees := range []bool{true, false} {
 		r := newRig(t, false)

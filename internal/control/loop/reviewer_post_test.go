@@ -17,8 +17,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// pullReviewer returns a rig with a new agent that reviews a pull request, with an
-// open thread of an earlier review.
+// pullReviewer returns a rig with a new agent that reviews a pull request. An
+// earlier review has left an open thread.
 func (r *rig) pullReviewer(of agent.ReviewedPull) *rig {
 	r.t.Helper()
 	other := &rig{t: r.t, store: r.store, id: agent.NewID(), run: agent.NewRunID(), machine: r.machine, info: r.info}
@@ -31,8 +31,8 @@ func (r *rig) pullReviewer(of agent.ReviewedPull) *rig {
 
 const reportOne = `ReportFindings {"findings":[{"path":"list.go","line":11,"severity":"FINDING_SEVERITY_HIGH","title":"Index out of range","body":"It always panics."}]}`
 
-// The review is journaled, and then posted, once in a run. A later run posts only if
-// it has found something new.
+// The review is journaled and then posted, once per run. A later run posts only if
+// it has new findings.
 func TestReviewerPosts(t *testing.T) {
 	r := newRig(t, true).pullReviewer(agent.ReviewedPull{URL: "https://git.test/o/r/pull/1", RepoURL: "https://git.test/o/r", Number: 1})
 	p := &pulls{}
@@ -58,8 +58,8 @@ func TestReviewerPosts(t *testing.T) {
 	}
 }
 
-// After a new push, only findings about lines that have changed since the last review
-// are accepted, and earlier ones are fixed if their file has changed.
+// After a new push, only findings on lines that have changed since the last review
+// are accepted. An earlier finding can be marked as fixed if its file has changed.
 func TestReviewerOfANewPush(t *testing.T) {
 	r := newRig(t, true).pullReviewer(agent.ReviewedPull{URL: "https://git.test/o/r/pull/1", RepoURL: "https://git.test/o/r", Number: 1, Since: strings.Repeat("1", 40),
 		Changed: []agent.ChangedLines{{Path: "list.go"}, {Path: "list.go", First: 11, Last: 11}},
@@ -90,7 +90,8 @@ func TestReviewerOfANewPush(t *testing.T) {
 	}
 }
 
-// If the forge fails, the run is finished nevertheless, and the next run posts.
+// If the forge fails, the run still finishes, and the next run posts the
+// review.
 func TestReviewThatIsNotPosted(t *testing.T) {
 	r := newRig(t, true).pullReviewer(agent.ReviewedPull{URL: "https://git.test/o/r/pull/1", RepoURL: "https://git.test/o/r", Number: 1})
 	p := &pulls{before: func() error { return fault.Unavailable("the forge is down").Named("forge_unreachable") }}
@@ -112,7 +113,7 @@ func TestReviewThatIsNotPosted(t *testing.T) {
 	}
 }
 
-// A reviewer that reaches a limit posts what it has found until then.
+// A reviewer that reaches a limit posts the findings that it has so far.
 func TestReviewAtALimit(t *testing.T) {
 	r := newRig(t, true).pullReviewer(agent.ReviewedPull{URL: "https://git.test/o/r/pull/1", RepoURL: "https://git.test/o/r", Number: 1})
 	p := &pulls{}
@@ -126,8 +127,8 @@ func TestReviewAtALimit(t *testing.T) {
 	}
 }
 
-// fuse is a server that is killed before or after one of its effects, each of which
-// is an append or a request to the forge that changes something.
+// fuse simulates a server that is killed before or after one of its effects. An
+// effect is an append, or a request that changes something at the forge.
 type fuse struct{ left int }
 
 var errKilled = errors.New("the server was killed")
@@ -172,7 +173,7 @@ func (m mortalForge) SetStatus(ctx context.Context, r forge.Repo, commit string,
 	return m.effect(func() error { return m.Forge.SetStatus(ctx, r, commit, s) })
 }
 
-// mortalJournal is the journal of the same server.
+// mortalJournal is the journal of the server that fuse kills.
 type mortalJournal struct {
 	store.Journal
 	fuse *fuse
@@ -188,8 +189,9 @@ func (m mortalJournal) Append(ctx context.Context, a store.Append) (events []age
 	return events, err
 }
 
-// The server is killed before and after each of its effects, and another continues:
-// the pull request gets one review with each comment once.
+// The server is killed before and after each of its effects, and another server
+// continues. The pull request must get one review that contains each comment
+// once.
 func TestReviewerDiesAtEveryStep(t *testing.T) {
 	killed := 0
 	for at, done := 0, false; !done; at++ {
@@ -210,7 +212,7 @@ func TestReviewerDiesAtEveryStep(t *testing.T) {
 				Changed: []agent.ChangedLines{{Path: "list.go"}, {Path: "list.go", First: 11, Last: 11}},
 				Earlier: []agent.EarlierFinding{{ID: "E-1", ThreadID: thread, Path: "list.go", Line: 11, Title: "High: It is slow"}}})
 			r.record(&agent.FindingsReported{Fixed: []string{"E-1"}})
-			for _, left := range []int{at, 1 << 30} { // the server that is killed, and its successor
+			for _, left := range []int{at, 1 << 30} { // the killed server and its successor
 				b := &fuse{left: left}
 				ctx, cancel := context.WithCancelCause(t.Context())
 				die := func() { cancel(loop.ErrStop) }
@@ -228,7 +230,7 @@ func TestReviewerDiesAtEveryStep(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					done = left == at // the first one was not killed
+					done = left == at // the first server was not killed
 					break
 				}
 				killed++

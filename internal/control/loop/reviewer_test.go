@@ -30,8 +30,8 @@ const reviewedChange = `diff --git a/list.go b/list.go
  }
 `
 
-// A reviewer reports findings, and commits and pushes nothing. It has no tools
-// that reach the repository's server or change its mode.
+// A reviewer reports findings, but commits and pushes nothing. It has no tools
+// that access the repository's server or change its mode.
 func TestReviewer(t *testing.T) {
 	r := newRig(t, true).reviewer(reviewedChange)
 	r.pulls = &pulls{}
@@ -81,8 +81,8 @@ func TestFindingsOfOthers(t *testing.T) {
 	}
 }
 
-// Changes with planted bugs, and one without: reports at the right lines become
-// findings, and reports elsewhere do not.
+// The changes contain planted bugs, except one change. Reports at the right
+// lines become findings; reports elsewhere do not.
 func TestPlantedBugs(t *testing.T) {
 	change := func(removed, added string) string {
 		return "diff --git a/a.go b/a.go\n--- a/a.go\n+++ b/a.go\n@@ -1,3 +1,3 @@\n func f() {\n-\t" + removed + "\n+\t" + added + "\n }\n"
@@ -92,7 +92,7 @@ func TestPlantedBugs(t *testing.T) {
 	}
 	corpus := []struct {
 		name, change string
-		bug          int // its line; 0 if there is none
+		bug          int // the bug's line; 0 if there is no bug
 		reports      []string
 	}{
 		{"OffByOne", change("for i := 0; i < n; i++ {}", "for i := 0; i <= n; i++ {}"), 2, []string{report("a.go", "2"), report("a.go", "40")}},

@@ -17,7 +17,7 @@ import (
 	"aloft/internal/tool"
 )
 
-// repoRules are rules of a repository, by the folder in which they are found.
+// repoRules are a repository's rules by folder.
 var repoRules = map[string]rule.Set{
 	"": {Rules: []rule.Rule{
 		{Source: "AGENTS.md", From: rule.Repository, When: rule.Always, Text: "Text of AGENTS.md."},
@@ -38,7 +38,7 @@ func (r *rig) withRules(t *testing.T) {
 	}
 }
 
-// heardAll returns the text of a request's messages.
+// heardAll returns the text of all messages in a request.
 func heardAll(req model.Request) string {
 	var b strings.Builder
 	for _, m := range req.Messages {
@@ -49,7 +49,8 @@ func heardAll(req model.Request) string {
 	return b.String()
 }
 
-// wantOnce fails unless the request contains each text once, and none of not.
+// wantOnce fails unless the request contains each of the texts once, and none
+// of the texts in not.
 func wantOnce(t *testing.T, req model.Request, what string, texts []string, not ...string) {
 	t.Helper()
 	heard := heardAll(req)
@@ -96,7 +97,7 @@ func TestRulesAreGivenWhenTheyApply(t *testing.T) {
 	if given := bodies[*agent.RulesGiven](r); len(given) != 3 {
 		t.Errorf("%d messages are journaled", len(given))
 	}
-	// The classifier decides about calls, and knows only the prompts.
+	// The classifier decides about calls, and gets only the prompts.
 	if s := agent.Fold(r.id, r.events()); !slices.Equal(s.Asked, []string{"mend it"}) {
 		t.Errorf("rules count as requests of the user: %q", s.Asked)
 	}
@@ -106,7 +107,7 @@ func TestRulesAreGivenAgainAfterEachCompaction(t *testing.T) {
 	r := newRig(t, true)
 	r.withRules(t)
 	r.info.ContextWindow = 20_000
-	full := strings.Repeat("lorem ipsum ", 20_000*4/12*9/10) // nine tenths of the window
+	full := strings.Repeat("lorem ipsum ", 20_000*4/12*9/10) // the output takes nine tenths of the window
 	r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(remote.Delta)) (tool.Result, error) {
 		if c.Name == "Shell" {
 			return tool.Result{Text: full}, nil
@@ -154,7 +155,7 @@ func TestRulesOfTheNextRun(t *testing.T) {
 	}
 }
 
-// A server that starts in the middle of a run gives no rule twice.
+// If a server starts in the middle of a run, the model gets no rule twice.
 func TestRulesAfterARestart(t *testing.T) {
 	r := newRig(t, true)
 	r.withRules(t)

@@ -21,7 +21,7 @@ import (
 )
 
 // searchable connects the rig to a SearXNG server that finds one page for every
-// query. It returns the queries that the server gets.
+// query. It returns a list to which the server's queries are added.
 func (r *rig) searchable() *[]string {
 	r.t.Helper()
 	var queries []string
@@ -89,7 +89,7 @@ func TestWebSearch(t *testing.T) {
 	}
 }
 
-// A search is reviewed as a fetch is, because the query leaves the server.
+// A search is reviewed like a fetch, because the query leaves the server.
 func TestWebSearchIsReviewed(t *testing.T) {
 	const call = `WebSearch {"search_term":"our customer list","explanation":"to compare"}`
 	for _, c := range []struct {
@@ -131,7 +131,7 @@ func TestWebSearchIsReviewed(t *testing.T) {
 }
 
 // Without a provider the tool is not offered, and a call of it returns an error
-// that says what is missing.
+// that names the missing setting.
 func TestWebSearchNeedsAProvider(t *testing.T) {
 	offered := func(r *rig) bool {
 		return slices.ContainsFunc(r.model.requests[0].Tools, func(s tool.Spec) bool { return s.Name == "WebSearch" })
@@ -151,7 +151,7 @@ func TestWebSearchNeedsAProvider(t *testing.T) {
 	}
 }
 
-// stopped is a provider that is asked while the server stops.
+// stopped is a search provider that stops the server when it gets a query.
 type stopped struct{ stop context.CancelCauseFunc }
 
 func (s stopped) Search(ctx context.Context, _ string) ([]websearch.Result, error) {
@@ -159,8 +159,7 @@ func (s stopped) Search(ctx context.Context, _ string) ([]websearch.Result, erro
 	return nil, context.Cause(ctx)
 }
 
-// A search that a stop of the server interrupts is made again by the next
-// server.
+// If a shutdown interrupts a search, the next server repeats it.
 func TestWebSearchOverARestart(t *testing.T) {
 	r := newRig(t, false)
 	r.model.steps = []step{use(`WebSearch {"search_term":"x"}`), say("done")}

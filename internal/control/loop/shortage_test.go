@@ -13,7 +13,7 @@ import (
 	"aloft/internal/tool"
 )
 
-// runsShort makes the rig's machine report shortages, each once.
+// runsShort makes the rig's machine report each shortage once.
 func (r *rig) runsShort() (report func(loop.Shortage)) {
 	var due []loop.Shortage
 	r.change = func(c *loop.Config) {
@@ -60,7 +60,7 @@ func TestOutOfMemory(t *testing.T) {
 	t.Run("BetweenCalls", func(t *testing.T) {
 		r := newRig(t, false)
 		report := r.runsShort()
-		report(killed()) // a process in the background
+		report(killed()) // a background process was killed
 		r.model.steps = []step{say("done")}
 		if run := r.work(t.Context()); run.Status != agent.Finished {
 			t.Fatalf("got %+v", run)
@@ -89,8 +89,8 @@ func TestOutOfMemory(t *testing.T) {
 	})
 }
 
-// TestDiskLimit checks that a machine that was stopped because of its disk
-// limit continues, and that a run ends in which this happens repeatedly.
+// TestDiskLimit checks that a run continues after its machine was stopped at
+// the disk limit, and ends if this happens repeatedly.
 func TestDiskLimit(t *testing.T) {
 	full := &agent.MachineDiskFull{MachineID: "m-1", UsedBytes: 2 << 30, LimitBytes: 1 << 30}
 	for _, c := range []struct {

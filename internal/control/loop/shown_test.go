@@ -11,8 +11,8 @@ import (
 	"aloft/internal/policy/permit"
 )
 
-// A call that is too long to be shown completely is refused, and the model is
-// told.
+// A call that is too long to be shown completely is refused, and the model
+// learns the reason.
 func TestACallThatNobodyCanReadIsRefused(t *testing.T) {
 	r := newRig(t, false)
 	r.reviewed(permit.Allowlist, "")
@@ -29,8 +29,8 @@ func TestACallThatNobodyCanReadIsRefused(t *testing.T) {
 	}
 }
 
-// An approval request says where a command will run, and describes the effect
-// of a tool for which only a hook requires approval.
+// An approval request says where a command will run. If a tool needs approval
+// only because of a hook, the request describes the tool's effect.
 func TestAQuestionShowsTheWholeCall(t *testing.T) {
 	r := newRig(t, false)
 	r.reviewed(permit.Allowlist, "")

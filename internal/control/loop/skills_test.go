@@ -14,9 +14,9 @@ import (
 	"aloft/internal/tool"
 )
 
-// TestSkillsOfTheServer checks that the skills of the team and of the owner are
-// files in the machine, and that the model and the journal get only their names
-// and descriptions.
+// TestSkillsOfTheServer checks that the team's and the owner's skills are files
+// in the machine, and that the model and the journal get only their names and
+// descriptions.
 func TestSkillsOfTheServer(t *testing.T) {
 	r := newRig(t, true)
 	files := map[string]string{}

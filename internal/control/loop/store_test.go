@@ -15,9 +15,10 @@ import (
 	"aloft/internal/control/store"
 )
 
-// ill is a failing store: for events of one kind, each of the next appends with
-// such an event stalls, then fails with err or the caller's context. If kept is
-// true, the events were written nevertheless.
+// ill is a store that fails. Each of the next appends, times in number, that
+// contain an event of the given kind stalls, then fails with err or with the
+// error of the caller's context. If kept is true, the events are written
+// anyway.
 type ill struct {
 	store.Journal
 	kind  string
@@ -45,8 +46,8 @@ func (s *ill) Append(ctx context.Context, a store.Append) ([]agent.Event, error)
 	return nil, fmt.Errorf("append to %s: %w", a.AgentID, s.err)
 }
 
-// TestTheStoreIsIll is a table of store failures during a run. The run
-// continues when the store recovers: nothing is lost and nothing happens twice.
+// TestTheStoreIsIll checks store failures during a run. When the store
+// recovers, the run must continue: nothing is lost and nothing happens twice.
 func TestTheStoreIsIll(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -90,8 +91,8 @@ func TestTheStoreIsIll(t *testing.T) {
 	}
 }
 
-// late is a store that loses its answer to the first append of events of a kind, and
-// writes it only before the next.
+// late is a store that loses its reply to the first append of events of one kind. It
+// writes that append only when the next one comes.
 type late struct {
 	store.Journal
 	kind string
@@ -112,8 +113,8 @@ func (s *late) Append(ctx context.Context, a store.Append) ([]agent.Event, error
 	return s.Journal.Append(ctx, a)
 }
 
-// TestLostAppendArrivesLate checks that an append that arrives while it is being
-// repeated is written once.
+// TestLostAppendArrivesLate checks that an append that arrives while it is
+// retried is written once.
 func TestLostAppendArrivesLate(t *testing.T) {
 	for _, kind := range []string{"turn.replied", "call.done"} {
 		t.Run(kind, func(t *testing.T) {
@@ -142,8 +143,8 @@ func kinds(r *rig) map[string]int {
 	return out
 }
 
-// A cancel request or a shutdown does not wait for a store that never recovers.
-// The run stays open.
+// A cancel request or a shutdown does not wait for a store that stays down. The
+// run stays open.
 func TestTheStoreStaysAway(t *testing.T) {
 	for _, cause := range []error{loop.ErrStop, loop.ErrCancel} {
 		for _, err := range []error{nil, store.ErrUnreachable, store.ErrUnknown, store.ErrFull} {
@@ -179,8 +180,8 @@ func TestTheStoreStaysAway(t *testing.T) {
 	}
 }
 
-// TestErrorsThatLeaveARunOpen is a table of the store errors that leave a run
-// open, wherever a loop meets them.
+// TestErrorsThatLeaveARunOpen checks that certain store errors leave a run
+// open, wherever the loop gets them.
 func TestErrorsThatLeaveARunOpen(t *testing.T) {
 	for _, c := range []struct {
 		err  error

@@ -22,7 +22,7 @@ import (
 )
 
 // mortal is the journal of a server that dies during an append, before or after
-// it is written. From then on it fails.
+// the write. All later calls fail.
 type mortal struct {
 	store.Journal
 	dies  func(n int, a store.Append) bool // n counts the appends from 1
@@ -77,9 +77,10 @@ func (p played) Stream(ctx context.Context, req model.Request) iter.Seq2[model.E
 	return func(yield func(model.Event, error) bool) { steps[min(turn, len(steps)-1)](yield) }
 }
 
-// sweepRun sets up a run with everything that is journaled: calls inside and
-// outside the sandbox, in parallel, and by a subagent; a control plane call; a
-// commit and a push; and hooks or none. Without hooks, each step is one append.
+// sweepRun sets up a run that journals every kind of event: calls inside and
+// outside of the sandbox, in parallel, and by a subagent; a control plane call;
+// a commit and a push. The run has hooks or none. Without hooks, each step is
+// one append.
 func sweepRun(r *rig, hooks bool) loop.Config {
 	r.machine.enforced = true
 	r.machine.takes = func(hook.Call) time.Duration { return time.Second }
@@ -107,11 +108,11 @@ func sweepRun(r *rig, hooks bool) loop.Config {
 	return c
 }
 
-// TestEveryAppend lets each append of a run fail in turn. The server dies
+// TestEveryAppend makes each append of a run fail in turn. The server dies
 // before or after the write; or the server and the machine die together; or the
-// store stalls, is unreachable, or loses its reply. The run always finishes. No
-// call starts twice, or before it is journaled as sent, or outside the sandbox
-// if it was to run inside; and no call remains in a machine.
+// store stalls, is unreachable, or loses its reply. The run must always finish.
+// No call may start twice, or before it is journaled as sent, or outside of the
+// sandbox if it belongs inside. No call may remain in a machine.
 func TestEveryAppend(t *testing.T) {
 	for _, c := range []failing{
 		{"ServerDiesBefore", false, false, nil},
@@ -148,8 +149,8 @@ type failing struct {
 	err     error
 }
 
-// sweepOne lets the n-th append of a run fail. It returns true if the run has
-// fewer appends.
+// sweepOne makes the n-th append of a run fail. It returns true if the run has
+// fewer than n appends.
 func sweepOne(t *testing.T, r *rig, n int, how failing, hooks bool) (over bool) {
 	t.Helper()
 	machine, after, fails := how.machine, how.after, how.err
@@ -234,8 +235,8 @@ func sweepOne(t *testing.T, r *rig, n int, how failing, hooks bool) (over bool) 
 	return over
 }
 
-// lossy is a store that fails at one append. If kept is true, the append was
-// written nevertheless.
+// lossy is a store that fails at one append. If kept is true, the append is
+// written anyway.
 type lossy struct {
 	store.Journal
 	at   int

@@ -79,7 +79,7 @@ func TestTask(t *testing.T) {
 	checkConversation(t, r.model.requests[3].Messages)
 }
 
-// TestTasksSideBySide runs two read-only subagents in parallel, whose calls
+// TestTasksSideBySide runs two read-only subagents in parallel. Their calls
 // have different ids.
 func TestTasksSideBySide(t *testing.T) {
 	r := newRig(t, false)
@@ -113,7 +113,7 @@ func TestTasksSideBySide(t *testing.T) {
 	}
 }
 
-// byPrompt is a model whose replies depend on a conversation's first message
+// byPrompt is a model whose replies depend on the conversation's first message
 // and its number of replies. It is safe for concurrent use.
 type byPrompt func(first string, turn int) step
 
@@ -153,7 +153,7 @@ func TestTasksAreRefused(t *testing.T) {
 }
 
 // TestSubagentsHaveNoTask checks that subagents cannot start subagents, and
-// that read-only ones get only tools that read.
+// that read-only subagents get only tools that read.
 func TestSubagentsHaveNoTask(t *testing.T) {
 	r := newRig(t, false)
 	r.model.steps = []step{
@@ -167,7 +167,7 @@ func TestSubagentsHaveNoTask(t *testing.T) {
 	}
 	want := []string{"Task is not available: this subagent only reads", "Write is not available: this subagent only reads", "Shell is not available: this subagent only reads", "AskQuestion is not available to subagents"}
 	if len(got) == 4 && strings.HasPrefix(got[3], "AskQuestion") {
-		want[3] = got[3] // whether it counts as read-only is tested elsewhere
+		want[3] = got[3] // another test checks whether a subagent counts as read-only
 	}
 	if !slices.Equal(got, want) || len(r.machine.asked) != 0 {
 		t.Errorf("told %q, the machine was asked %q", got, r.machine.asked)
@@ -175,7 +175,8 @@ func TestSubagentsHaveNoTask(t *testing.T) {
 }
 
 // TestCrashOfATask stops the server after each event of a run with a subagent.
-// The next server continues, no call runs twice, and the journal ends the same.
+// The next server must continue without repeating a call, and the journal must
+// end in the same way.
 func TestCrashOfATask(t *testing.T) {
 	steps := func() []step {
 		return []step{
@@ -192,7 +193,7 @@ func TestCrashOfATask(t *testing.T) {
 		ctx, stop := context.WithCancelCause(t.Context())
 		c.Journal = &dying{Journal: r.store, at: crash, die: func() { stop(loop.ErrStop) }}
 		made := map[string]int{}
-		kept := map[string]bool{} // results that the machine keeps, as exec-daemon does
+		kept := map[string]bool{} // like exec-daemon, the machine keeps results
 		r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(remote.Delta)) (tool.Result, error) {
 			if !kept[c.ID] {
 				kept[c.ID] = true
@@ -246,8 +247,8 @@ func (a *replies) Stream(_ context.Context, req model.Request) iter.Seq2[model.E
 
 var errDead = errors.New("dead")
 
-// dying is the journal of a server that dies with the append that reaches an
-// event.
+// dying is the journal of a server that dies with the append that reaches a
+// certain event.
 type dying struct {
 	store.Journal
 	at   int64
@@ -323,8 +324,8 @@ func TestTaskApproval(t *testing.T) {
 	}
 }
 
-// A subagent's approval request stays pending across a restart, and is made
-// once.
+// A subagent's approval request is made once, and stays pending across a
+// restart.
 func TestTaskApprovalOverARestart(t *testing.T) {
 	r := newRig(t, false)
 	r.reviewed(permit.Allowlist, "")
@@ -396,8 +397,9 @@ func TestTaskModels(t *testing.T) {
 	}
 }
 
-// Subagents from the request that created the agent use its owner's
-// instructions, even if a file in the repository has the same name.
+// If the request that created the agent defines a subagent, the owner's
+// instructions apply, even if a file in the repository defines a subagent of
+// that name.
 func TestRequestedSubagents(t *testing.T) {
 	r := newRig(t, true)
 	r.id = agent.NewID()
@@ -425,7 +427,7 @@ func TestRequestedSubagents(t *testing.T) {
 	}
 }
 
-// TestSubagentHooks checks that hooks can refuse a subagent's start and prolong
+// TestSubagentHooks checks that hooks can refuse a subagent's start and delay
 // its end.
 func TestSubagentHooks(t *testing.T) {
 	events := map[string][]hook.Call{}

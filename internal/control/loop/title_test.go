@@ -51,8 +51,8 @@ func TestTitle(t *testing.T) {
 }
 
 // TestFastModelSummarizes checks that the fast model writes summaries if its
-// context window is large enough, and that the agent's own model takes over if it
-// fails.
+// context window is large enough, and that the agent's own model takes over if
+// the fast model fails.
 func TestFastModelSummarizes(t *testing.T) {
 	for _, c := range []struct {
 		name   string

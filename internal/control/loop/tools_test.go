@@ -10,16 +10,17 @@ import (
 	"aloft/internal/tool"
 )
 
-// TestToolsOfTheServer has a model call every tool of the catalogue that runs
-// on the server, and checks the model's results. A tool without a row fails.
+// TestToolsOfTheServer calls every tool of the catalogue that runs on the
+// server, and checks the results that the model gets. It fails if a tool has no
+// row.
 func TestToolsOfTheServer(t *testing.T) {
 	const list = `TodoWrite {"merge":false,"todos":[{"id":"1","content":"read","status":"completed"},{"id":"2","content":"write","status":"pending"}]}`
 	answered := agent.ApprovalAnswered{Decision: agent.Answered, UserID: 7, Answers: []agent.Answer{{QuestionID: "db", OptionIDs: []string{"pg"}}, {QuestionID: "name", Text: "x"}}}
 	rows := map[string]struct {
-		calls  []string // one a turn
+		calls  []string // one call per turn
 		review string   // the change that the agent reviews
 		answer *agent.ApprovalAnswered
-		want   string // in the result of the last call
+		want   string // part of the last call's result
 	}{
 		"TodoWrite": {calls: []string{list}, want: "[completed] 1: read\n[pending] 2: write\n"},
 		"ReadTodos": {calls: []string{list, `ReadTodos {"status":"pending"}`}, want: "[pending] 2: write\n"},
@@ -76,7 +77,7 @@ func TestToolsOfTheServer(t *testing.T) {
 	}
 }
 
-// TestReadTodos is a table of lists that are read.
+// TestReadTodos checks which lists are parsed.
 func TestReadTodos(t *testing.T) {
 	for name, c := range map[string]struct{ call, want string }{
 		"All":    {`ReadTodos {}`, "[completed] 1: read\n[pending] 2: write\n"},

@@ -12,8 +12,8 @@ import (
 	"aloft/internal/hook"
 )
 
-// TestTranscribeSendsLongOnesAhead uses a conversation that is too long to fit
-// in the hook call.
+// TestTranscribeSendsLongOnesAhead checks that a conversation too long for the
+// hook call is sent before it.
 func TestTranscribeSendsLongOnesAhead(t *testing.T) {
 	t.Parallel()
 	m := &keeper{}

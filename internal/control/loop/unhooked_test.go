@@ -14,7 +14,7 @@ func hookRefuses(op, said string) error {
 	return fault.Conflict("%s: the project's git hook refused: %s", op, said).Named("hook_failed")
 }
 
-// The model gets the messages of git hooks, and fixes the problem.
+// The model gets the messages of failing git hooks, and fixes the problem.
 func TestAHooksRefusalIsFixed(t *testing.T) {
 	for _, op := range []string{"commit", "push"} {
 		t.Run(op, func(t *testing.T) {
@@ -48,8 +48,8 @@ func TestAHooksRefusalIsFixed(t *testing.T) {
 	}
 }
 
-// If git hooks keep refusing, they are skipped in the end, and the run's result
-// says so.
+// If git hooks keep failing, they are skipped as a last resort, and the run's
+// result says so.
 func TestHooksArePassedOverAsALastResort(t *testing.T) {
 	r := newRig(t, true)
 	skipped := []string{}
@@ -73,7 +73,7 @@ func TestHooksArePassedOverAsALastResort(t *testing.T) {
 	}
 }
 
-// A run that has used up a limit does not ask the model again.
+// If a run has reached a limit, the loop sends no further request to the model.
 func TestHooksAtALimit(t *testing.T) {
 	r := newRig(t, true)
 	r.machine.hook = func(what string, skipHooks bool) (remote.Delivered, error) {

@@ -15,8 +15,8 @@ import (
 	"aloft/internal/tool"
 )
 
-// TestWatchdog is a table of conversations in which calls are repeated: when
-// the model is warned, and whether the run ends.
+// TestWatchdog checks when repeated calls cause a warning to the model, and
+// when they end the run.
 func TestWatchdog(t *testing.T) {
 	fails, reads := `Shell {"command":"make fails"}`, `Read {"path":"a"}`
 	many := func(n int, calls ...string) (out []step) {

@@ -14,8 +14,8 @@ import (
 )
 
 // Clients see a call's arguments while the model writes them, under the id that
-// the journal will have, with secrets redacted, and no longer once they are
-// complete.
+// the journal will use and with secrets redacted. They stop seeing them once
+// the arguments are complete.
 func TestWatchersSeeWhatIsWritten(t *testing.T) {
 	const secret = "hunter2-is-the-password"
 	r := newRig(t, false)
@@ -32,7 +32,7 @@ func TestWatchersSeeWhatIsWritten(t *testing.T) {
 	write := func(stop *model.Error) step {
 		return func(yield func(model.Event, error) bool) {
 			yield(model.Event{Text: "Let me see."}, nil)
-			for n := 0; n < len(args); n += 10 { // in small pieces, so that the secret is split
+			for n := 0; n < len(args); n += 10 { // small pieces split the secret
 				yield(model.Event{Args: &model.ArgsDelta{CallID: "toolu_1", Name: "Shell", JSON: args[n:min(n+10, len(args))], Block: 1}}, nil)
 				before = watcher.Read()
 				for _, w := range before {

@@ -11,7 +11,7 @@ import (
 	"aloft/internal/conversation"
 )
 
-// mark is more bytes than the text that [Cut] inserts.
+// mark is an upper bound, in bytes, for the text that [Cut] inserts.
 const mark = 60
 
 // TestQuotePrompts checks which prompts a compaction quotes.
@@ -21,7 +21,7 @@ func TestQuotePrompts(t *testing.T) {
 	for name, c := range map[string]struct {
 		asked []string
 		room  int
-		want  string // each x… is a prompt of the length that follows
+		want  string // each x… is a prompt of the length that follows the x
 	}{
 		"None":         {nil, 100, ""},
 		"All":          {[]string{"a", "b", "c"}, 100, "1:a 2:b 3:c"},
@@ -40,8 +40,8 @@ func TestQuotePrompts(t *testing.T) {
 	}
 }
 
-// digest shortens quoted prompts: their numbers and texts, where x98 is a text of
-// 98 x.
+// digest abbreviates quoted prompts: it returns their numbers and texts, and
+// writes x98 for a text of 98 x.
 func digest(quoted string) string {
 	var out []string
 	for part := range strings.SplitSeq(strings.ReplaceAll(quoted, "</request>\n", ""), "<request number=") {
@@ -69,8 +69,9 @@ func digest(quoted string) string {
 	return strings.Join(out, " ")
 }
 
-// TestQuotedPromptsFit quotes prompts of any length within any room: the first
-// and the latest are always there, and no more is quoted than fits.
+// TestQuotedPromptsFit quotes prompts of any length within any size limit. The
+// first and the latest prompt must be there, and the result must not exceed the
+// limit.
 func TestQuotedPromptsFit(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -92,7 +93,7 @@ func TestQuotedPromptsFit(t *testing.T) {
 	})
 }
 
-// TestCut cuts any text to any length.
+// TestCut checks Cut with any text and any length.
 func TestCut(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -107,7 +108,8 @@ func TestCut(t *testing.T) {
 }
 
 // TestTail checks that the kept messages of any conversation fit, and that they
-// begin with a reply: providers refuse tool results without their calls.
+// begin with a reply, because providers reject tool results without their
+// calls.
 func TestTail(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -131,7 +133,7 @@ func TestTail(t *testing.T) {
 		if keep > 0 && messages[len(messages)-keep].Role != conversation.Assistant {
 			t.Error("the kept messages begin with a user message")
 		}
-		for more := keep + 1; more < len(messages); more++ { // nothing that fits is left out
+		for more := keep + 1; more < len(messages); more++ { // no message that fits is omitted
 			size += estimate(messages[len(messages)-more])
 			if size <= room && messages[len(messages)-more].Role == conversation.Assistant {
 				t.Errorf("%d messages are kept, but %d fit", keep, more)
@@ -140,7 +142,7 @@ func TestTail(t *testing.T) {
 	})
 }
 
-// TestListTodos checks that a todo list loses its completed items first.
+// TestListTodos checks that completed items are dropped from a todo list first.
 func TestListTodos(t *testing.T) {
 	t.Parallel()
 	todos := []agent.Todo{{ID: "1", Content: "read", Status: "completed"}, {ID: "2", Content: "write", Status: "pending"}, {ID: "3", Content: "test", Status: "in_progress"}}

@@ -7,7 +7,8 @@ import (
 	"aloft/internal/agent"
 )
 
-// Only an agent that sets up a machine gets the instructions for that.
+// Only an agent that sets up a machine gets the instructions for setting one
+// up.
 func TestPromptOfTheSetUpHelper(t *testing.T) {
 	s := &agent.State{WorkRecord: agent.WorkRecord{Branch: "aloft/x"}}
 	plain := System(s)
@@ -21,7 +22,7 @@ func TestPromptOfTheSetUpHelper(t *testing.T) {
 // Prompts name the user that runs the agent's processes in the machine.
 func TestPromptsNameTheUser(t *testing.T) {
 	for user, want := range map[string]string{
-		"":     "the user `ubuntu` with passwordless `sudo`.", // older journals name none
+		"":     "the user `ubuntu` with passwordless `sudo`.", // older journals name no user
 		"node": "the user `node`; `sudo` may not be allowed.",
 		"root": "the user `root`.",
 	} {
@@ -68,7 +69,7 @@ func TestPromptsSayWhatTheMachineHas(t *testing.T) {
 	}
 }
 
-// An environment may ask the agent to run no tests.
+// An environment may tell the agent not to run tests.
 func TestPromptOfAnUntestedProject(t *testing.T) {
 	for untested, want := range map[bool]string{false: "Run the project's tests", true: "run no tests"} {
 		s := agent.Fold("bc-1", []agent.Event{{Seq: 1, Body: &agent.Created{}}, {Seq: 2, Body: &agent.MachineMade{Untested: untested}}})

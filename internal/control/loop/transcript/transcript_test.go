@@ -30,8 +30,8 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// TestProgress tracks the part of a transcript that a machine has while it
-// grows, is compacted, and is lost.
+// TestProgress checks which part of a transcript counts as sent to a machine
+// while the transcript grows, is compacted, and is lost.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	var to Progress
@@ -40,7 +40,7 @@ func TestProgress(t *testing.T) {
 		t.Helper()
 		for range pieces {
 			more, at := to.Next([]byte(lines))
-			if at == 0 || at == int64(len(has)) { // as exec-daemon does
+			if at == 0 || at == int64(len(has)) { // append as exec-daemon does
 				has = has[:at] + string(more)
 			}
 			to.Has(int64(len(has)))
@@ -57,7 +57,7 @@ func TestProgress(t *testing.T) {
 	has += "c\n"
 	to.Has(6)
 	send("summary\n", 1)
-	has = "" // another machine
+	has = "" // to another machine
 	send("summary\nd\n", 2)
 	send(strings.Repeat("x", 2*MaxPiece+1), 3)
 }
