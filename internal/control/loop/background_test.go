@@ -195,7 +195,7 @@ func TestLimitDuringBackgroundTask(t *testing.T) {
 	}
 }
 
-// counted is a step whose reply uses 10 tokens.
+// counted is a step whose reply reports 10 output tokens.
 func counted(of step) step {
 	return func(yield func(model.Event, error) bool) {
 		of(func(e model.Event, err error) bool {

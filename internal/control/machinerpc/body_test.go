@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// message is a message with its prefix.
+// message returns a message with its length prefix.
 func message(payload []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(payload))), payload...)
 }
@@ -22,7 +22,7 @@ func TestMessagesComeWithTheirPrefix(t *testing.T) {
 	go func() {
 		for _, payload := range []string{"first", "", "12345678"} {
 			all := message([]byte(payload))
-			_, _ = w.Write(all[:prefixSize]) // the reader tells
+			_, _ = w.Write(all[:prefixSize]) // the reader returns the error
 			if payload != "" {
 				_, _ = w.Write(all[prefixSize:])
 			}
@@ -41,8 +41,8 @@ func TestMessagesComeWithTheirPrefix(t *testing.T) {
 	}
 }
 
-// TestMessagesAreWhole reads bodies of any messages, cut anywhere, into buffers of any
-// size.
+// TestMessagesAreWhole reads bodies of arbitrary messages, split at any position, into
+// buffers of any size.
 func TestMessagesAreWhole(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var all []byte

@@ -10,7 +10,7 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// What an honest machine sends at most is decoded.
+// The largest replies that an honest machine sends can be decoded.
 func TestHonestReplies(t *testing.T) {
 	numbers := &structpb.ListValue{}
 	for i := range 180_000 {
@@ -32,8 +32,9 @@ func TestHonestReplies(t *testing.T) {
 	}
 }
 
-// FuzzParts lets a machine send any bytes. What countParts admits must decode to
-// few enough parts, and what it refuses must be refused by protobuf, or large.
+// FuzzParts has a machine send arbitrary bytes. A message that countParts
+// accepts must decode to few enough parts. Protobuf must reject what countParts
+// rejects, unless it is large.
 func FuzzParts(f *testing.F) {
 	for _, m := range []proto.Message{
 		structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{structpb.NewNullValue(), structpb.NewStructValue(&structpb.Struct{})}}),

@@ -25,8 +25,8 @@ func TestErrorsOfAMachineAreRedacted(t *testing.T) {
 	}
 }
 
-// A redactor counts from the reply after it was set, also for a secret that a
-// terminal breaks over two lines.
+// A redactor applies from the first reply after it was set, even to a secret
+// that a terminal splits into two lines.
 func TestRepliesAreRedacted(t *testing.T) {
 	var by *redact.Redactor
 	h := redacting{func() *redact.Redactor { return by }}

@@ -36,8 +36,8 @@ const (
 	tokenText    = `{"access_token":"access-token-2026","token_type":"Bearer","refresh_token":"refresh-token-2026","expires_in":1}`
 )
 
-// provided starts an MCP server that is its own OAuth provider. others replaces
-// some of its responses.
+// provided starts an MCP server that is its own OAuth provider. The handlers in
+// others replace some of its responses.
 func provided(t *testing.T, others answers) mcp.Server {
 	t.Helper()
 	all := answers{
@@ -63,8 +63,8 @@ func provided(t *testing.T, others answers) mcp.Server {
 	return remote(at + "/mcp")
 }
 
-// goThrough signs ada in and renews the token, so that every address named by
-// the server and its provider is requested.
+// goThrough signs ada in and renews the token, so that Aloft requests every
+// address that the server and its provider name.
 func goThrough(t *testing.T, s *Servers, server mcp.Server) error {
 	t.Helper()
 	_, state, err := s.BeginSignIn(t.Context(), nil, server, ada, ReturnTo{})
@@ -79,10 +79,10 @@ func goThrough(t *testing.T, s *Servers, server mcp.Server) error {
 }
 
 // TestReachOfEveryHop checks that no address named by a server or its provider
-// leads Aloft to a blocked address. In turn, each hop of a sign-in points to
-// one. With that address allowed, the hop must be taken, which proves that the
-// test case reaches it, except for a redirect to another server, which is never
-// followed.
+// makes Aloft connect to a blocked address. In turn, each hop of a sign-in
+// names such an address. If the address is allowed, Aloft must connect, which
+// proves that the test case reaches the hop. A redirect to another server is
+// the exception: Aloft never follows it.
 func TestReachOfEveryHop(t *testing.T) {
 	var reached atomic.Int32
 	far := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -151,8 +151,8 @@ func TestReachOfEveryHop(t *testing.T) {
 			if n := reached.Swap(0); n != 0 {
 				t.Errorf("a blocked address was asked %d times: %v", n, err)
 			}
-			// A complete sign-in is rejected by the server, which requires another
-			// token.
+			// The server rejects a complete sign-in, because it requires
+			// another token.
 			if whole := fault.Of(err).Code == CodeSignIn; whole != (name == "Nothing") && name != "RenewalRedirect" && !strings.HasPrefix(name, "Resource") {
 				t.Errorf("it ends with %v", err)
 			}
@@ -164,9 +164,10 @@ func TestReachOfEveryHop(t *testing.T) {
 	}
 }
 
-// TestSignInOfARepositorysServer checks that a repository's server is accessed
-// with the network policy of the agent's machine, even when the browser
-// returns: addresses open only to Aloft are not contacted.
+// TestSignInOfARepositorysServer checks that Aloft contacts a repository's
+// server under the network policy of the agent's machine, even when the browser
+// returns from the sign-in. It must not contact addresses that are open only to
+// Aloft.
 func TestSignInOfARepositorysServer(t *testing.T) {
 	s := newServers(t)
 	server := provided(t, nil)
@@ -190,8 +191,8 @@ func TestSignInOfARepositorysServer(t *testing.T) {
 	}
 }
 
-// TestErrorsTellNothingThatWasSent checks that no error contains secrets that a
-// server echoes.
+// TestErrorsTellNothingThatWasSent checks that no error contains a secret that
+// a server echoes.
 func TestErrorsTellNothingThatWasSent(t *testing.T) {
 	const key, secret, code = "key-of-the-server-2026", "secret-of-the-client-2026", "code-of-the-visit-2026"
 	again := func(w http.ResponseWriter, r *http.Request) {
@@ -242,8 +243,8 @@ func TestErrorsTellNothingThatWasSent(t *testing.T) {
 	}
 }
 
-// TestClientIsForgotten checks that Aloft registers again at the next sign-in
-// if the provider has forgotten its client, as many providers do.
+// TestClientIsForgotten checks that if the provider has forgotten Aloft's
+// client registration, as many do, Aloft registers again at the next sign-in.
 func TestClientIsForgotten(t *testing.T) {
 	s := newServers(t)
 	var made atomic.Int32
@@ -282,7 +283,7 @@ func TestClientIsForgotten(t *testing.T) {
 	}
 }
 
-// FuzzServer checks that results are limited whatever a server returns.
+// FuzzServer checks that results are limited whatever a server replies.
 func FuzzServer(f *testing.F) {
 	for _, said := range []string{
 		`{"tools":[{"name":"a","inputSchema":{"type":"object"}}]}`, `{"tools":[null,{"name":"Shell"},{"name":"Shell"}],"nextCursor":"x"}`,

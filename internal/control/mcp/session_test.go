@@ -107,7 +107,8 @@ func TestTransports(t *testing.T) {
 	}
 }
 
-// TestHeaders checks that headers are sent to their own server only.
+// TestHeaders checks that headers are sent only to the server for which they
+// are configured.
 func TestHeaders(t *testing.T) {
 	s := newServers(t)
 	var calls atomic.Int32
@@ -167,7 +168,7 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// TestHostile checks that responses of a hostile server are limited and
+// TestHostile checks that a hostile server's responses are limited and
 // redacted.
 func TestHostile(t *testing.T) {
 	s := newServers(t)
@@ -221,13 +222,13 @@ func endless(kind, piece string) http.HandlerFunc {
 	}
 }
 
-// TestSilence checks that a call to an unresponsive server ends with its
-// caller's context.
+// TestSilence checks that a call to an unresponsive server ends when its
+// caller's context ends.
 func TestSilence(t *testing.T) {
 	s := newServers(t)
 	asked := make(chan struct{}, 8)
 	at := serve(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // detects when the client goes
+		_, _ = io.Copy(io.Discard, r.Body) // reading detects that the client has disconnected
 		asked <- struct{}{}
 		<-r.Context().Done()
 	}))

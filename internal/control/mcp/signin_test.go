@@ -17,8 +17,8 @@ import (
 	"aloft/internal/mcp"
 )
 
-// visitAs signs ada in at the provider and returns the parameters that the
-// browser comes back with.
+// visitAs signs ada in at the provider and returns the parameters with which
+// the browser returns.
 func visitAs(t *testing.T, address string) url.Values {
 	t.Helper()
 	return oauthtest.Visit(t, address, "ada", home+CallbackPath)
@@ -62,7 +62,7 @@ func TestSignIn(t *testing.T) {
 		t.Fatalf("signed in: %+v, %v", l, err)
 	}
 	wantSignIn(User{ID: 8})
-	wantSignIn(User{ID: 7, Repository: "https://github.com/evil/repo"}) // it configures the same server
+	wantSignIn(User{ID: 7, Repository: "https://github.com/evil/repo"}) // configures the same server again
 	// The token is renewed before it expires, and the new one is stored.
 	key := s.signInKey(server, ada)
 	g, err := s.grant(t.Context(), ada.ID, key)
@@ -80,7 +80,7 @@ func TestSignIn(t *testing.T) {
 	if g, err = s.grant(t.Context(), ada.ID, key); err != nil || g.Access == old {
 		t.Errorf("the token is not renewed: %v", err)
 	}
-	// A refresh token that the provider rejects is deleted.
+	// Aloft deletes a refresh token that the provider rejects.
 	g.Refresh, g.Expires = "made up", time.Now()
 	if err := s.keepGrant(t.Context(), ada.ID, key, g); err != nil {
 		t.Fatal(err)
@@ -96,8 +96,8 @@ func TestSignIn(t *testing.T) {
 	wantSignIn(ada)
 }
 
-// TestSignInAsAClient checks that a client registered by hand needs no
-// registration.
+// TestSignInAsAClient checks that Aloft does not register if a client id is
+// configured.
 func TestSignInAsAClient(t *testing.T) {
 	s := newServers(t)
 	var calls atomic.Int32
@@ -111,8 +111,8 @@ func TestSignInAsAClient(t *testing.T) {
 	}
 }
 
-// TestSignInForged checks that browser, state, code and user must all match
-// when the browser returns.
+// TestSignInForged checks that a sign-in fails unless browser, state, code and
+// user all match when the browser returns.
 func TestSignInForged(t *testing.T) {
 	s := newServers(t)
 	var calls atomic.Int32
@@ -147,8 +147,8 @@ func TestSignInForged(t *testing.T) {
 	}
 }
 
-// TestSignInElsewhere checks that a server cannot send users to a false sign-in
-// address.
+// TestSignInElsewhere checks that a server cannot send users to a forged
+// sign-in page.
 func TestSignInElsewhere(t *testing.T) {
 	s := newServers(t)
 	for name, meta := range map[string]string{
@@ -182,7 +182,7 @@ func TestSignInElsewhere(t *testing.T) {
 	}
 }
 
-// TestKeptIsSealed checks that sign-ins and servers are encrypted on disk.
+// TestKeptIsSealed checks that sign-ins and servers are stored encrypted.
 func TestKeptIsSealed(t *testing.T) {
 	s := newServers(t)
 	server := remote("https://mcp.example.com/mcp")
@@ -208,8 +208,8 @@ func TestKeptIsSealed(t *testing.T) {
 	}
 }
 
-// TestCalls checks that a call which the server may have executed is not
-// repeated.
+// TestCalls checks that a call is not repeated if the server may have executed
+// it.
 func TestCalls(t *testing.T) {
 	s := newServers(t)
 	var calls, posts atomic.Int32

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestSwollenReplies checks that a list of tools, small as it is, does not
-// decode to gigabytes.
+// TestSwollenReplies checks that a small list of tools does not decode to
+// gigabytes.
 func TestSwollenReplies(t *testing.T) {
 	const most = 96 << 20
 	s := newServers(t)

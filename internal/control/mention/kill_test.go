@@ -14,11 +14,12 @@ import (
 
 var errKilled = errors.New("the server was killed")
 
-// fuse simulates that the server is killed before or after one of its effects: all
-// later effects are dropped.
+// fuse simulates a server that is killed before or after one of its effects:
+// all later effects are dropped.
 type fuse struct{ left int }
 
-// burn counts one point at which the server may die, and reports whether it has.
+// burn counts one point at which the server may die. It returns an error if the
+// server is dead.
 func (f *fuse) burn() error {
 	if f.left--; f.left < 0 {
 		return errKilled
@@ -26,7 +27,7 @@ func (f *fuse) burn() error {
 	return nil
 }
 
-// run runs an effect between two such points.
+// run runs an effect between two points at which the server may die.
 func (f *fuse) run(effect func() error) error {
 	if err := f.burn(); err != nil {
 		return err
@@ -82,8 +83,8 @@ func (m mortalStore) PutTopic(ctx context.Context, owner string, t store.Topic) 
 	return m.fuse.run(func() error { return m.Store.PutTopic(ctx, owner, t) })
 }
 
-// The server dies before and after every one of its effects, and starts again:
-// there is one agent, one run for each mention, and one comment.
+// The server dies before and after every one of its effects, and restarts.
+// There must be one agent, one run per mention, and one comment.
 func TestDeathAtEveryStep(t *testing.T) {
 	done := false
 	for at := 0; !done; at++ {
@@ -111,7 +112,8 @@ func TestDeathAtEveryStep(t *testing.T) {
 				}
 			}
 		}
-		// The next start. The event is delivered again, as it was not acknowledged.
+		// The server restarts. The event is delivered again, because it was not
+		// acknowledged.
 		w.desk = w.newDesk(w.store, w.agents, w.forge)
 		if err := w.store.ReleaseTopics(t.Context(), "a"); err != nil {
 			t.Fatal(err)

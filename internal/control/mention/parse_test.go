@@ -17,7 +17,8 @@ func TestFind(t *testing.T) {
 		"`@aloft` is not, @aloft is":         " is",
 		"> @aloft quoted\n@aloft mine":       " mine",
 		"```\n@aloft in code\n```\n@aloft x": " x",
-		// A quoted comment whose own fences do not end the code around it.
+		// The quoted comment contains fences that do not end the enclosing code
+		// block.
 		"````\n```\n@aloft quoted\n```\n@aloft still\n````\n@aloft x":  " x",
 		"```\n```go\n@aloft quoted\n~~~\n@aloft still\n````\n@aloft x": " x",
 	} {

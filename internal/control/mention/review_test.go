@@ -32,8 +32,8 @@ func (w *world) pullOf(followed bool) forge.PullRequest {
 	return p
 }
 
-// A mention with the word review starts an agent of its own, also on a pull request
-// that another agent follows, which gets the other mentions.
+// A mention with the word review starts a separate agent, even on a pull
+// request that another agent follows. The follower gets the other mentions.
 func TestReviewByMention(t *testing.T) {
 	for name, followed := range map[string]bool{"Followed": true, "Others": false} {
 		t.Run(name, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestReviewByMention(t *testing.T) {
 			say := func(author, text string) {
 				t.Helper()
 				w.forge.Say(w.repo, p.Number, author, text)
-				_ = w.deliver(p.Number, false, author, text) // of strangers it is refused
+				_ = w.deliver(p.Number, false, author, text) // a stranger's request is refused
 				w.settle()
 			}
 			say("ada", "@aloft review the parser [model=big]\nIt has "+secret+".")
@@ -77,7 +77,7 @@ func TestReviewByMention(t *testing.T) {
 	}
 }
 
-// A review that cannot be started is answered with the reason.
+// If a review cannot be started, the desk replies with the reason.
 func TestRefusedReview(t *testing.T) {
 	w := newWorld(t)
 	p := w.pullOf(false)
@@ -95,7 +95,8 @@ func TestRefusedReview(t *testing.T) {
 	}
 }
 
-// The server dies before and after every one of its effects: there is one review.
+// The server dies before and after every one of its effects. There must be one
+// review.
 func TestReviewDiesAtEveryStep(t *testing.T) {
 	for at := 0; at < 12; at++ {
 		w := newWorld(t)

@@ -19,8 +19,8 @@ import (
 	"aloft/internal/need"
 )
 
-// openConfined opens mirrors whose git is confined, with program in place of git
-// unless it is empty.
+// openConfined opens mirrors whose git is confined. If program is not empty, it
+// replaces git.
 func openConfined(t *testing.T, dir, program string) *Mirrors {
 	t.Helper()
 	need.Root(t)
@@ -55,8 +55,8 @@ func (s *Mirrors) prepared(t *testing.T, url string) *Mirror {
 	return m
 }
 
-// standIn is a program in place of git that makes each attack in its environment
-// when it is to fetch, and prints those that succeed.
+// standIn is a program that replaces git. On a fetch it makes each attack that
+// its environment lists, and prints those that succeed.
 const standIn = `#!/bin/sh
 case " $* " in
 *" fetch "*) ;;
@@ -68,8 +68,9 @@ for file in $MOVE; do mv "$file" "$file.moved" 2>/dev/null && echo "moved $file"
 : >"$GIT_DIR/objects/pack/of-git" && echo "can work" >&2
 `
 
-// TestHostileGit puts a hostile program in place of git. It reaches nothing but
-// the objects and refs of its mirror; without confinement every attack succeeds.
+// TestHostileGit replaces git by a hostile program. It must reach only the
+// objects and refs of its mirror. Without confinement every attack must
+// succeed.
 func TestHostileGit(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	program := filepath.Join(t.TempDir(), "git-stand-in")
@@ -118,8 +119,8 @@ func TestHostileGit(t *testing.T) {
 	}
 }
 
-// TestOwners checks that mirrors from before git was confined get the confined user as
-// their owner, even if changing the owner is interrupted and repeated, and that git
+// TestOwners checks that mirrors that are older than the confinement get the confined
+// user as their owner, even if the change is interrupted and repeated, and that git
 // then works on them.
 func TestOwners(t *testing.T) {
 	dir := t.TempDir()
@@ -207,8 +208,8 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// TestLinksInQuarantine checks that the server reads no file that a pack's index
-// is a link to.
+// TestLinksInQuarantine checks that the server does not read a file to which a
+// pack's index is a link.
 func TestLinksInQuarantine(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "pack-x.idx")); err != nil {
@@ -225,11 +226,12 @@ func TestLinksInQuarantine(t *testing.T) {
 	}
 }
 
-// TestMirrorOfAConfinedUser opens a mirror that confined git has made in a process of
-// an ordinary user, who cannot write it: the error says what to do.
+// TestMirrorOfAConfinedUser uses a mirror that confined git has made. A process of an
+// ordinary user, who cannot write to it, opens the mirror: the error must say what to
+// do.
 func TestMirrorOfAConfinedUser(t *testing.T) {
 	const url, server = "https://a.example/a.git", 12345
-	if dir := os.Getenv("MIRRORS"); dir != "" { // the process of the user
+	if dir := os.Getenv("MIRRORS"); dir != "" { // as the ordinary user
 		s, err := Open(Config{Dir: dir})
 		if err != nil {
 			t.Fatal(err)
@@ -315,14 +317,14 @@ func TestExportIsRoots(t *testing.T) {
 	}
 }
 
-// withoutJail makes git run without confinement until the returned function is called.
+// withoutJail makes git run unconfined until the returned function is called.
 func (s *Mirrors) withoutJail() (confine func()) {
 	host := s.host
 	s.host, s.confined = unconfinedHost{host}, false
 	return func() { s.host, s.confined = host, true }
 }
 
-// brokenHost is a host that seems to confine commands, and cannot.
+// brokenHost is a host that claims to confine commands but cannot.
 type brokenHost struct{ Host }
 
 func (brokenHost) Confined() error { return nil }
@@ -332,8 +334,8 @@ func (brokenHost) Run(_ context.Context, c confine.Command) error {
 	return errors.New("no mount namespaces")
 }
 
-// TestHostThatCannotConfine checks that git works as the server's user where it cannot be
-// confined, whether the host says so or a first command shows it.
+// TestHostThatCannotConfine checks that git runs as the server's user if the host cannot
+// confine it, whether the host says so or the first command fails.
 func TestHostThatCannotConfine(t *testing.T) {
 	for name, broken := range map[string]func(*Local) Host{
 		"Said": func(l *Local) Host { l.jails, l.unconfined = nil, errors.New("not root"); return l },

@@ -13,8 +13,8 @@ import (
 	"aloft/internal/control/repourl"
 )
 
-// TestFile reads files of a commit. A second read does not run git, which a
-// cancelled context proves.
+// TestFile reads files of a commit. A second read must not run git: it succeeds
+// with a cancelled context.
 func TestFile(t *testing.T) {
 	t.Parallel()
 	forge := gittest.New(t)
@@ -50,7 +50,7 @@ func TestFile(t *testing.T) {
 			if err != nil || string(got) != want {
 				t.Fatalf("%s: %q, %v", name, got, err)
 			}
-			clear(got) // the caller owns it
+			clear(got) // the caller may modify the returned slice
 		}
 	}
 	if got, err := m.File(t.Context(), first, "big", len(big)); err != nil || string(got) != big {

@@ -10,8 +10,8 @@ import (
 	"aloft/internal/control/repourl"
 )
 
-// TestLostMirror resolves a commit after the files of the mirror were lost, as when a
-// server was restored from a backup.
+// TestLostMirror resolves a commit after the mirror's files were lost, as happens
+// when a server is restored from a backup.
 func TestLostMirror(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("r", map[string]string{"README.md": "r\n"})
@@ -21,7 +21,7 @@ func TestLostMirror(t *testing.T) {
 		t.Fatal(err)
 	}
 	var id string
-	t.Run("Before", func(t *testing.T) { // so that the mirrors are closed at its end
+	t.Run("Before", func(t *testing.T) { // the subtest closes the mirrors when it ends
 		snap, err := openConfined(t, dir, "").prepared(t, url).Refresh(t.Context(), r)
 		if err != nil {
 			t.Fatal(err)

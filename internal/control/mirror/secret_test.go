@@ -11,9 +11,9 @@ import (
 	"aloft/internal/redact"
 )
 
-// FuzzScan feeds arbitrary git output to the scan, since machines choose names
-// and contents of objects. The scan must end, with few findings and no secret
-// in their text.
+// FuzzScan scans arbitrary git output, since machines choose the names and
+// contents of objects. The scan must end, with few findings and without a
+// secret in their text.
 func FuzzScan(f *testing.F) {
 	const value, id = "glpat-a-very-secret-token", "0123456789abcdef0123456789abcdef01234567"
 	f.Add(id+"\n"+id+" a/b.txt\n", id+" commit 3\nabc\n"+id+" blob 26\nx"+value+"\n")
@@ -29,7 +29,7 @@ func FuzzScan(f *testing.F) {
 		defer listing.Wait()
 		defer cancel()
 		s := scan.New(secrets, strings.NewReader(told), 1<<20)
-		listing.Go(func() { _ = s.List(ctx, strings.NewReader(listed), io.Discard) }) // Run returns its error
+		listing.Go(func() { _ = s.List(ctx, strings.NewReader(listed), io.Discard) }) // Run returns the scanner's error
 		found, err := s.Run()
 		if err != nil {
 			return

@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestPinnedAddress checks that ssh connects to a pinned address, and that the zone of
-// one does not reach the command line: a ProxyCommand may give it to a shell.
+// TestPinnedAddress checks that ssh connects to a pinned address, and that the
+// address's zone does not reach the command line, because a ProxyCommand may pass it
+// to a shell.
 func TestPinnedAddress(t *testing.T) {
 	argv, err := sshArgs("ssh://git@host.example/r", netip.MustParseAddr("192.0.2.1"), "upload-pack")
 	if err != nil || !slices.Contains(argv, "HostName=192.0.2.1") {
@@ -23,8 +24,8 @@ func TestPinnedAddress(t *testing.T) {
 	}
 }
 
-// TestHomeOfSSH checks that ssh, which runs as root for a server that is not, has no home
-// folder in which the server can write.
+// TestHomeOfSSH checks that ssh, which runs as root for an unprivileged server, has no
+// home folder in which the server can write.
 func TestHomeOfSSH(t *testing.T) {
 	bin, dir := t.TempDir(), t.TempDir()
 	if err := os.WriteFile(filepath.Join(bin, "ssh"), []byte("#!/bin/sh\necho \"home is $HOME\" >&2\n"), 0o700); err != nil { //nolint:gosec // a program

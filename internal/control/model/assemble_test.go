@@ -9,8 +9,9 @@ import (
 	"aloft/internal/conversation"
 )
 
-// A hostile server starts calls without end, and repeats a call's name with
-// every piece of its arguments. The cost stays proportional to the bytes.
+// A hostile server starts endless calls, and repeats a call's name with every
+// piece of its arguments. The cost must stay proportional to the number of
+// bytes.
 func TestAssemblyOfHostilePieces(t *testing.T) {
 	start := time.Now()
 	a := NewAssembly("x", "m", Request{})

@@ -43,7 +43,7 @@ func TestEventsAreMetered(t *testing.T) {
 	}
 }
 
-// A server's counts neither refund an allowance nor overflow a sum.
+// A server's token counts can neither refund an allowance nor overflow a sum.
 func TestImplausibleUsage(t *testing.T) {
 	a := NewAssembly("p", "m", Request{})
 	got := a.Reply(StopEnd, conversation.Usage{Input: math.MinInt64, Output: -1, CacheRead: math.MaxInt64, CacheWrite: 7}).Done.Usage

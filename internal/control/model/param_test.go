@@ -33,7 +33,7 @@ func TestParams(t *testing.T) {
 		"claude-opus-4-5":              "thinking=true,false effort=low,medium,high",
 		"anthropic/claude-opus-4.6":    "thinking=true,false effort=low,medium,high,max context=200k,1m",
 		"eu.anthropic.claude-opus-4-7": "thinking=true,false effort=low,medium,high,xhigh,max context=200k,1m",
-		"claude-opus-5-5":              "effort=low,medium,high,xhigh,max", // it always reasons
+		"claude-opus-5-5":              "effort=low,medium,high,xhigh,max", // this model always reasons
 		"claude-3-5-haiku-latest":      "",
 		"gpt-5":                        "",
 		"house":                        "",

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// answer is a transport that answers every request with the same body.
+// answer is a transport that replies to every request with the same body.
 type answer struct{ body io.ReadCloser }
 
 func (a answer) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -36,7 +36,7 @@ func TestASilentStreamIsCut(t *testing.T) {
 		b := body(t, ours)
 		go func() {
 			for range 3 {
-				<-time.After(idleTimeout - time.Second) // slow, but not silent for too long
+				<-time.After(idleTimeout - time.Second) // slow, but never silent for longer than the timeout
 				_, _ = theirs.Write([]byte("x"))
 			}
 		}()

@@ -17,12 +17,12 @@ import (
 	"aloft/internal/telemetry/telemetrytest"
 )
 
-// private replaces all text of users and machines.
+// private stands for all text from users and machines.
 const private = "PRIVATE"
 
 const upstream = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
-// lifecycle returns the events of a run with everything in it, one second apart.
+// lifecycle returns the events of a run, with every kind, one second apart.
 func lifecycle(runID string) []agent.Event {
 	start := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	call := conversation.Block{Call: &conversation.ToolCall{ID: "c1", Name: "Shell", Args: json.RawMessage(`{"command":"` + private + `"}`)}}
@@ -91,7 +91,7 @@ func live(t *testing.T, o *Observer, agentID string, events []agent.Event) {
 	}
 }
 
-// Ended runs use no memory, even if an event follows the end.
+// An ended run uses no memory, even if an event follows its end.
 func TestRunsAreForgotten(t *testing.T) {
 	o := observed(t, nil)
 	id, runID := agent.NewID(), agent.NewRunID()

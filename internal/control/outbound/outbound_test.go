@@ -38,7 +38,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A name is checked by the address that it resolves to when it is dialed.
+// A host name is checked by the address to which it resolves when it is dialed.
 func TestNamesOfPrivateAddresses(t *testing.T) {
 	far := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was reached") }))
 	defer far.Close()
@@ -48,8 +48,8 @@ func TestNamesOfPrivateAddresses(t *testing.T) {
 	}
 }
 
-// Every hop of a redirect is checked, and gets no data about the previous one.
-// Images are recognized by their bytes, whatever type the server says.
+// Every hop of a redirect is checked, and gets no data about the previous hop.
+// Images are recognized by their bytes, whatever type the server sends.
 func TestRedirectsAndTypes(t *testing.T) {
 	const png = "\x89PNG\r\n\x1a\n"
 	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -14,8 +14,9 @@ import (
 	"aloft/internal/wire/podv1"
 )
 
-// FuzzAnswers lets a machine return anything. No secret may get through, and
-// the kept parts of a reply must be bounded, valid text, with plausible times.
+// FuzzAnswers has a machine reply with arbitrary data. No secret may get
+// through, and the client may keep only bounded, valid text with plausible
+// times.
 func FuzzAnswers(f *testing.F) {
 	const value = "glpat-a-very-secret-token"
 	for _, m := range []proto.Message{
@@ -60,7 +61,7 @@ func FuzzAnswers(f *testing.F) {
 	})
 }
 
-// redacted redacts a message as a client does.
+// redacted redacts a message in the same way as a client.
 func redacted[T any](by *redact.Redactor, m *T) {
 	_, _ = machinerpc.Redact(func() *redact.Redactor { return by }).WrapUnary(func(context.Context, connect.AnyRequest) (connect.AnyResponse, error) {
 		return connect.NewResponse(m), nil

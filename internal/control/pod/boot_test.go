@@ -7,8 +7,8 @@ import (
 	"aloft/internal/wire/podv1"
 )
 
-// A machine's report of its user is either a valid name or ignored, since a
-// model reads it.
+// A machine's report of its user is ignored unless it is a valid name, because
+// a model reads the name.
 func TestUserOf(t *testing.T) {
 	for detail, want := range map[string]string{
 		"ubuntu": "ubuntu", "ubuntu: there is no user node in the machine": "ubuntu", "": "",

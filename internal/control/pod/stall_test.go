@@ -73,8 +73,8 @@ func served(t *testing.T, pod podv1connect.PodServiceHandler) *Conn {
 // short is the timeout for the machines of these tests.
 const short = 50 * time.Millisecond
 
-// TestMuteMachine uses a machine that keeps its connection alive and never
-// replies. Every request must time out with an error that says why.
+// TestMuteMachine uses a machine that keeps its connection alive but never
+// replies. Every request must time out with an error that gives the reason.
 func TestMuteMachine(t *testing.T) {
 	t.Parallel()
 	c := served(t, mute{})

@@ -10,8 +10,8 @@ import (
 	"aloft/internal/control/poll"
 )
 
-// TestBackoff checks how the delay grows, to its limit, and that the end of the
-// context cuts it short.
+// TestBackoff checks that the delay grows up to its limit, and that it ends
+// early when the context ends.
 func TestBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := poll.New(3 * time.Millisecond)

@@ -27,7 +27,7 @@ const (
 
 var annsKey = sha256.Sum256([]byte("ann"))
 
-// A stage has two machines with a preview of one program in each.
+// A stage has two machines. In each, one program has a preview.
 type stage struct {
 	t       *testing.T
 	p       *Previews
@@ -168,7 +168,7 @@ func TestPreview(t *testing.T) {
 	if resp.Header.Get("Alt-Svc")+resp.Header.Get("Clear-Site-Data") != "" || len(resp.Header["Content-Security-Policy"]) != 2 || resp.Header.Get("Cross-Origin-Resource-Policy") != "same-origin" {
 		t.Errorf("the reply has %v", resp.Header)
 	}
-	if _, _ = s.get(c, link.URL, "Authorization", "Basic eDp5"); s.seen.Load().Header.Get("Authorization") == "" { // x:y
+	if _, _ = s.get(c, link.URL, "Authorization", "Basic eDp5"); s.seen.Load().Header.Get("Authorization") == "" { // base64 of x:y
 		t.Error("a program's own sign-in does not reach it")
 	}
 	// The session is for one program only, and every request checks the
@@ -208,7 +208,7 @@ func TestCodesAreGoodOnce(t *testing.T) {
 			t.Errorf("use %d: %s", i+1, resp.Status)
 		}
 	}
-	// A code does not help a key without permission.
+	// A code is useless if its key has no permission.
 	c := s.browser()
 	link = s.open(agentB, 3000)
 	s.get(c, link.SignIn)
@@ -344,8 +344,8 @@ func FuzzHost(f *testing.F) {
 }
 
 // FuzzClean has a machine set arbitrary headers. The result must set no cookie
-// of the server's or for another host, and must keep the headers that isolate
-// the page.
+// of the server's and none for another host, and must keep the headers that
+// isolate the page.
 func FuzzClean(f *testing.F) {
 	f.Add("a=b; Domain=.example.com; Path=/", "*")
 	f.Add("__Host-aloft-preview=x", "")

@@ -6,7 +6,7 @@ import (
 	"aloft/internal/agent"
 )
 
-// TestChecksText is a table of texts for reviewers about checks. Commands are
+// TestChecksText checks the text about checks that reviewers see. Commands are
 // omitted if they must not be shown, and cannot end their code span.
 func TestChecksText(t *testing.T) {
 	passed := agent.CheckResult{Check: agent.Check{Command: "make test"}, State: agent.CheckPassed, ExitCode: new(0), DurationMS: 12_000}

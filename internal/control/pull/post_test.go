@@ -17,7 +17,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// reviewDiff is the change of the pull request in the tests of reviews.
+// reviewDiff is the diff of the pull request in the tests of reviews.
 const reviewDiff = `diff --git a/list.go b/list.go
 --- a/list.go
 +++ b/list.go
@@ -60,7 +60,7 @@ func (o *office) reviewer(p forge.PullRequest) string {
 	return id
 }
 
-// found journals findings of a reviewing agent and what it says at its end.
+// found journals the findings and the final message of an agent that reviews.
 func (o *office) found(id, said string, bodies ...agent.Body) *agent.State {
 	o.t.Helper()
 	run := o.stateOf(id).Run.ID
@@ -118,8 +118,8 @@ var (
 	lowFinding = agent.Finding{ID: "F-2", Path: "list.go", Line: 11, EndLine: 11, OldSide: true, Severity: agent.Low, Title: "A check is gone", Body: "It was needed."}
 )
 
-// A review is one review with comments on the lines. Secrets and marks of the model
-// are removed, and posting it again adds nothing.
+// The findings become one review with comments on lines. Secrets and the
+// model's marks are removed. A second attempt to post adds nothing.
 func TestReviewIsPosted(t *testing.T) {
 	o, p := newReviewOffice(t)
 	id := o.reviewer(p)
@@ -155,7 +155,7 @@ func TestReviewIsPosted(t *testing.T) {
 	}
 }
 
-// If the forge refuses comments on lines, one comment has all findings, once.
+// If the forge rejects comments on lines, one comment contains all findings.
 func TestReviewWithoutLines(t *testing.T) {
 	o, p := newReviewOffice(t)
 	s := o.found(o.reviewer(p), "See above.", &agent.FindingsReported{Findings: []agent.Finding{highFinding, lowFinding}})
@@ -175,8 +175,8 @@ func TestReviewWithoutLines(t *testing.T) {
 	}
 }
 
-// A second review is about what has changed since the first. It resolves the threads
-// of what is fixed, and repeats nothing.
+// A second review covers only the changes since the first. It resolves the threads
+// of fixed findings, and repeats nothing.
 func TestReviewOfANewPush(t *testing.T) {
 	o, p := newReviewOffice(t)
 	o.desk.FailOn = agent.High
@@ -184,7 +184,8 @@ func TestReviewOfANewPush(t *testing.T) {
 	if c := o.check(o.head); c.State != forge.Failure {
 		t.Errorf("check %+v", c)
 	}
-	// A comment with a mark that is not the server's, or a copy of one, is no finding.
+	// A comment does not count as a finding if its mark is not the server's, or
+	// is a copy of the server's mark.
 	mark := o.threads(p.Number)[0].Comments[0].Body
 	o.forge.SayOn(o.repo, p.Number, "eve", "list.go", 1, strings.ReplaceAll(mark, "Index", "Reveal"))
 	o.forge.SayOn(o.repo, p.Number, "eve", "list.go", 1, strings.ReplaceAll(mark, " F-1 -->", " F-7 -->"))
@@ -213,7 +214,8 @@ func TestReviewOfANewPush(t *testing.T) {
 	if c := o.check(o.head); c.State != forge.Success || !strings.HasSuffix(c.Summary, "; 1 from earlier reviews open") {
 		t.Errorf("check %+v", c)
 	}
-	// After a forced push, the commit of the last review is gone: all is reviewed.
+	// After a force-push the commit of the last review is gone, so the whole
+	// change is reviewed.
 	o.head = o.forge.Push(o.repo, branch)
 	o.git.changes["refs/heads/main "+o.head] = gateway.Change{Base: strings.Repeat("a", 40), Text: []byte(reviewDiff)}
 	if of := o.stateOf(o.reviewer(p)).Review.PullRequest; of.Since != "" || len(of.Earlier) != 1 {
@@ -221,7 +223,7 @@ func TestReviewOfANewPush(t *testing.T) {
 	}
 }
 
-// An open finding of an earlier review keeps the status a failure.
+// An open finding of an earlier review keeps the commit's status at failure.
 func TestStatusOfOpenFindings(t *testing.T) {
 	o, p := newReviewOffice(t)
 	o.desk.FailOn = agent.Medium
@@ -232,7 +234,7 @@ func TestStatusOfOpenFindings(t *testing.T) {
 	}
 }
 
-// What cannot be reviewed is refused with a reason.
+// A pull request that cannot be reviewed is refused with a reason.
 func TestNotReviewable(t *testing.T) {
 	o, p := newReviewOffice(t)
 	ask := func() error {
@@ -283,7 +285,7 @@ func TestNotReviewable(t *testing.T) {
 	}
 }
 
-// A failure beside the review is a remark.
+// A failure of a secondary action becomes a remark on the review.
 func TestReviewRemarks(t *testing.T) {
 	o, p := newReviewOffice(t)
 	s := o.found(o.reviewer(p), "Done.", &agent.FindingsReported{Findings: []agent.Finding{highFinding}})

@@ -25,7 +25,7 @@ const (
 	branch  = "aloft/mend-1"
 )
 
-// git simulates a repository's server that also passes pushes on to the forge.
+// git simulates a git server that also tells the forge about pushes.
 type git struct {
 	refs    gateway.RefInfo
 	commits []gateway.Commit
@@ -156,7 +156,7 @@ func TestOpenIsOnce(t *testing.T) {
 		strings.Contains(asked.Body, "s3cr3t-value") || !strings.Contains(asked.Body, "https://aloft.test/agents/"+o.id) {
 		t.Errorf("asked %+v", asked)
 	}
-	for try := range 3 { // as after a crash: the journal lacks the result
+	for try := range 3 { // simulate a crash: the journal lacks the result
 		opened, err := o.desk.Open(t.Context(), o.state().Agent, asked)
 		if err != nil || opened.Made != (try == 0) || opened.PullRequest.Number != 1 || opened.PullRequest.State != "open" {
 			t.Fatalf("try %d: %+v, %v", try, opened, err)
@@ -167,8 +167,8 @@ func TestOpenIsOnce(t *testing.T) {
 	}
 }
 
-// TestAPersonsWordsStay checks that a follow-up replaces text written by the
-// agent, but not text written by a person.
+// TestAPersonsWordsStay checks that a follow-up replaces text that the agent
+// wrote, but not text that a person wrote.
 func TestAPersonsWordsStay(t *testing.T) {
 	o := newOffice(t)
 	open := func(said string, force bool) agent.PullRequest {
@@ -204,8 +204,8 @@ func TestAPersonsWordsStay(t *testing.T) {
 	}
 }
 
-// TestHooksPassedOverAreTold checks that every pull request, whoever wrote its
-// text, says when git hooks were skipped.
+// TestHooksPassedOverAreTold checks that every pull request says when git hooks
+// were skipped, whoever wrote its text.
 func TestHooksPassedOverAreTold(t *testing.T) {
 	o := newOffice(t)
 	o.append(store.Append{AgentID: o.id, Events: []agent.Event{{Body: &agent.Pushed{RepoURL: repoURL, Branch: branch, Commit: o.head, Unhooked: "the pre-push hook said s3cr3t-value"}}}})
@@ -235,8 +235,8 @@ func TestNothingToPropose(t *testing.T) {
 	}
 }
 
-// TestClosedStaysClosed checks that a pull request closed by a person is not
-// opened again automatically.
+// TestClosedStaysClosed checks that the server does not reopen a pull request
+// that a person has closed.
 func TestClosedStaysClosed(t *testing.T) {
 	o := newOffice(t)
 	asked, err := o.propose(o.head, pull.Options{})
@@ -258,8 +258,8 @@ func TestClosedStaysClosed(t *testing.T) {
 	}
 }
 
-// TestProposal checks that no run replaces text written by a person, and that
-// the proposed text is used if none is given.
+// TestProposal checks that no run replaces text that a person wrote, and that
+// the proposed text is used if there is none.
 func TestProposal(t *testing.T) {
 	o := newOffice(t)
 	would, err := o.desk.Proposal(t.Context(), o.id, "")
@@ -291,8 +291,9 @@ func TestProposal(t *testing.T) {
 	}
 }
 
-// TestReviewers checks that the agent's creator is asked once to review, unless
-// they opted out, the pull request is a draft, or they opened it themselves.
+// TestReviewers checks that the agent's creator gets one request to review,
+// unless they opted out, the pull request is a draft, or they opened it
+// themselves.
 func TestReviewers(t *testing.T) {
 	for name, c := range map[string]struct {
 		login string
@@ -319,7 +320,7 @@ func TestReviewers(t *testing.T) {
 				}
 				return []string{c.login}, c.fails
 			}
-			for range 2 { // the second call finds it open
+			for range 2 { // the second call finds the pull request open
 				if _, err := o.desk.ByHand(t.Context(), 1, o.id, "", pull.Options{Draft: c.draft}); err != nil {
 					t.Fatal(err)
 				}
@@ -417,7 +418,8 @@ func TestReviewersAfterACrash(t *testing.T) {
 			if got := o.forge.Reviewers(o.repo, 1); !slices.Equal(got, []string{"ada"}) {
 				t.Errorf("%v were asked", got)
 			}
-			// Once journaled, no further review is requested.
+			// Once the request for a review is in the journal, no other is
+			// made.
 			o.append(store.Append{AgentID: o.id, Events: []agent.Event{{Body: &opened}}})
 			o.forge.Calls()
 			if _, err := o.desk.Open(t.Context(), o.state().Agent, asked); err != nil {
@@ -520,8 +522,9 @@ func TestFound(t *testing.T) {
 	}
 }
 
-// A forge that does not answer the request for a review is asked again, for a bounded
-// time. Then the pull request says that nobody was asked, and the next run asks.
+// If a forge does not reply to a request for a review, the server retries for a
+// limited time. Then the pull request says that no reviewer was asked, and the next
+// run retries.
 func TestReviewersOfAForgeThatFails(t *testing.T) {
 	o := newOffice(t)
 	o.desk.Reviewers = func(context.Context, agent.Agent, string) ([]string, error) { return []string{"ada"}, nil }
@@ -562,11 +565,11 @@ func TestReviewersOfAForgeThatFails(t *testing.T) {
 	}
 }
 
-// awayForReviews is a forge whose next requests for a review fail.
+// awayForReviews is a forge whose next requests for reviews fail.
 type awayForReviews struct {
 	*fake.Forge
 	err  error
-	left int // failures
+	left int // remaining failures
 }
 
 func (f *awayForReviews) RequestReview(ctx context.Context, r forge.Repo, number int, logins []string) error {
@@ -577,8 +580,8 @@ func (f *awayForReviews) RequestReview(ctx context.Context, r forge.Repo, number
 	return f.Forge.RequestReview(ctx, r, number, logins)
 }
 
-// The words of a run that is not private do not have the prompt of an earlier run
-// that was.
+// If an earlier run was private, the text of a later run that is not private
+// does not contain the earlier prompt.
 func TestAnEarlierPrivateRunIsNotTold(t *testing.T) {
 	o := newOffice(t)
 	o.git.commits = append(o.git.commits, o.git.commits[0])

@@ -113,7 +113,8 @@ func TestReadChecksAndLogs(t *testing.T) {
 	}
 }
 
-// After a crash the same comment is found by its key, and not added again.
+// After a crash the server finds the comment by its key, and does not post it
+// again.
 func TestSayIsOnce(t *testing.T) {
 	o := newOffice(t)
 	p := o.opened()
@@ -150,7 +151,7 @@ func TestSayIsOnce(t *testing.T) {
 	if _, err := o.desk.Compose(t.Context(), o.state(), p, "c3", "", " "); !fault.Is(err, fault.KindInvalid) {
 		t.Errorf("nothing: %v", err)
 	}
-	// An answer that is lost is not an answer: the comment may be there.
+	// If the reply is lost, the comment may exist nevertheless.
 	said, err := o.desk.Compose(t.Context(), o.state(), p, "c4", "", "Once")
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +180,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// In privacy mode comments have a general text, as pull requests have.
+// In privacy mode comments have a generic text, as pull requests do.
 func TestSayInPrivacyMode(t *testing.T) {
 	o := newOffice(t)
 	p := o.opened()
@@ -190,7 +191,7 @@ func TestSayInPrivacyMode(t *testing.T) {
 	}
 }
 
-// changing is a forge that changes after the first answer about checks.
+// changing is a forge whose state changes after its first reply about checks.
 type changing struct {
 	*fake.Forge
 	change func()
@@ -256,7 +257,7 @@ func TestWaitForReply(t *testing.T) {
 	if out, err := o.desk.Wait(t.Context(), a, p, q, time.Now()); err != nil || !out.TimedOut || len(out.Remarks) != 0 {
 		t.Errorf("without a reply: %+v, %v", out, err)
 	}
-	o.forge.Say(o.repo, 1, fake.Login, "Done.\n<!-- aloft run-1 -->") // the end of a run that answers its reviewers
+	o.forge.Say(o.repo, 1, fake.Login, "Done.\n<!-- aloft run-1 -->") // the end of a run that replies to its reviewers
 	o.forge.SayOn(o.repo, 1, "ada", "list.go", 7, "Almost.")
 	out, err := o.desk.Wait(t.Context(), a, p, q, time.Now().Add(time.Minute))
 	if err != nil || out.TimedOut || len(out.Remarks) != 1 || out.Remarks[0].Body != "Almost." || !out.Newest.After(before.Answered) {

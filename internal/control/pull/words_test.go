@@ -37,8 +37,8 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// FuzzCompose checks that the title is one line and the text limited, whatever
-// agents and projects provide.
+// FuzzCompose checks that the title is one line and the text is limited,
+// whatever agents and projects provide.
 func FuzzCompose(f *testing.F) {
 	f.Add("task\nmore", "said", "## Summary\n<!-- x -->", "name ](http://evil) `x`", "subject", "body")
 	f.Add("\xff\x00", strings.Repeat("é", 40_000), "<!--", "[", "", "")
@@ -55,8 +55,8 @@ func FuzzCompose(f *testing.F) {
 	})
 }
 
-// TestComposeTellsOfHooks checks that a note about skipped hooks is appended
-// even to a person's own text, and cannot be extended by its input.
+// TestComposeTellsOfHooks checks that even a person's own text gets a note
+// about skipped hooks, and that its input cannot extend the note.
 func TestComposeTellsOfHooks(t *testing.T) {
 	got := pull.Compose(pull.Source{Said: "Done.", Unhooked: []string{"the commit hooks did not let it pass", "a\n# heading"}, Link: "https://aloft.test/a", Name: "Mend"})
 	if !strings.HasPrefix(got.Body, "Done.\n\nThe project's git hooks were skipped:\n\n- the commit hooks did not let it pass\n- a # heading\n\n---\nMade by") {

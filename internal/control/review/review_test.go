@@ -28,7 +28,7 @@ func call(name, args string) conversation.ToolCall {
 	return conversation.ToolCall{ID: "c1", Name: name, Args: json.RawMessage(args)}
 }
 
-// TestDescribe tests how the run modes see each tool.
+// TestDescribe checks how each tool is described to the run modes.
 func TestDescribe(t *testing.T) {
 	for _, c := range []struct {
 		name, args string
@@ -102,8 +102,8 @@ func TestGuards(t *testing.T) {
 	}
 }
 
-// TestMCPGrants checks that a call whose name a rule would interpret as a
-// pattern can be allowed once only.
+// TestMCPGrants checks that a call can be allowed only once if a rule would
+// interpret its name as a pattern.
 func TestMCPGrants(t *testing.T) {
 	for args, want := range map[string]string{
 		`{"server":"github","tool_name":"get_issue","arguments":{"id":7}}`: "github:get_issue",
@@ -136,8 +136,8 @@ func TestChange(t *testing.T) {
 	}
 }
 
-// TestWhatAPersonIsShown checks that requests are shown completely or are not
-// reviewable.
+// TestWhatAPersonIsShown checks that a request is either shown completely or
+// not reviewable.
 func TestWhatAPersonIsShown(t *testing.T) {
 	long := strings.Repeat("x", 100_000)
 	for args, want := range map[string]string{
@@ -169,8 +169,8 @@ func TestWhatAPersonIsShown(t *testing.T) {
 	}
 }
 
-// TestReadingAPullRequest checks that only the reading actions of PrManagement
-// need no review.
+// TestReadingAPullRequest checks that only PrManagement's read actions need no
+// review.
 func TestReadingAPullRequest(t *testing.T) {
 	var schema struct {
 		Properties struct{ Action struct{ Enum []string } }
@@ -226,11 +226,11 @@ func TestUntil(t *testing.T) {
 	}
 }
 
-// rig is a reviewer on a real store, with files of a project.
+// rig is a reviewer with a real store and the files of a project.
 type rig struct {
 	*Reviewer
 	store   *sqlite.Store
-	project map[string]string // content by path, or by commit:path
+	project map[string]string // file content by path, or by commit:path
 	state   *agent.State
 }
 
@@ -274,7 +274,7 @@ func TestMode(t *testing.T) {
 	for _, c := range []struct {
 		name                        string
 		operator, team, agent, user permit.Mode
-		want                        permit.Treatment // for a line on no list
+		want                        permit.Treatment // for a command line on no list
 	}{
 		{"Nobody", "", "", "", "", permit.Run},
 		{"User", "", "", "", permit.Allowlist, permit.Ask},
@@ -304,7 +304,7 @@ func TestPermissionsOfPersonAndProjectAreJoined(t *testing.T) {
 			t.Errorf("%s: %+v", line, got.Decision)
 		}
 	}
-	r.project[".aloft/permissions.json"] = `{"terminalAllowlist":["wc"]}` // precedes the other folder
+	r.project[".aloft/permissions.json"] = `{"terminalAllowlist":["wc"]}` // takes precedence over the other folder
 	if got := r.check(t, call("Shell", `{"command":"ls"}`)); got.Treatment != permit.Ask {
 		t.Errorf("ls: %+v", got.Decision)
 	}
@@ -317,8 +317,8 @@ func TestPermissionsOfPersonAndProjectAreJoined(t *testing.T) {
 }
 
 // TestInstructionsReachTheClassifier checks that the classifier gets the
-// instructions of the user, the project and a branch (which can only block), or
-// only those of the team if there are any.
+// instructions of the user, the project and a branch, or only the team's if
+// there are any. A branch's instructions can only block.
 func TestInstructionsReachTheClassifier(t *testing.T) {
 	m := &listener{}
 	r := newRig(t, permit.AutoReview)
@@ -367,8 +367,8 @@ func TestNoProjectWithoutADefaultBranch(t *testing.T) {
 	}
 }
 
-// TestABranchCanOnlyNarrow checks that rules on a branch, which an agent may
-// have pushed, can block but not allow.
+// TestABranchCanOnlyNarrow checks that the rules on a branch can block but not
+// allow, because an agent may have pushed them.
 func TestABranchCanOnlyNarrow(t *testing.T) {
 	r := newRig(t, permit.Allowlist)
 	r.state.Agent.RulesAt = "feed"
@@ -391,7 +391,7 @@ func TestABranchCanOnlyNarrow(t *testing.T) {
 	if p, err := r.SandboxPolicy(t.Context(), r.state.Agent); err != nil || p.Type != sandbox.ReadWrite || p.Network.Mode == policy.AllowAll {
 		t.Errorf("the sandbox is %+v: %v", p, err)
 	}
-	r.project["c0ffee:.aloft/permissions.json"] = `{` // its deny rules are unknown
+	r.project["c0ffee:.aloft/permissions.json"] = `{` // the branch's deny rules are unknown
 	if got := r.check(t, call("Shell", `{"command":"make"}`)); got.Treatment != permit.Ask || !strings.Contains(got.Why, "c0ffee") {
 		t.Errorf("got %+v", got.Decision)
 	}
@@ -407,14 +407,14 @@ func TestAFileThatCannotBeReadHasEverythingAsked(t *testing.T) {
 	}
 }
 
-// TestEntries tests which entries a person is offered to allow permanently.
+// TestEntries checks which entries a person can allow permanently.
 func TestEntries(t *testing.T) {
 	for line, want := range map[string][]string{
 		"npm test":                {"npm test"},
 		"ls && npm test":          {"npm test"},
 		"npm test && npm ci":      {"npm test", "npm ci"},
 		"npm test && npm test":    {"npm test"},
-		"echo $(whoami)":          nil, // asked each time, because the result of the substitution is unknown
+		"echo $(whoami)":          nil, // always asked, because the result of the substitution is unknown
 		"eval x":                  nil,
 		"npm test > out":          nil,
 		"PATH=/x npm test":        nil,

@@ -218,7 +218,7 @@ func TestKeyFile(t *testing.T) {
 	if _, err := again.Unwrap(t.Context(), by, wrapped); err != nil {
 		t.Errorf("after a restart: %v", err)
 	}
-	if err := k.Renew(); err != nil { // as another process would
+	if err := k.Renew(); err != nil { // simulate another process
 		t.Fatal(err)
 	}
 	fresh, by2, err := k.Wrap(t.Context(), make([]byte, 32))

@@ -136,7 +136,7 @@ func TestValueIsNotOnDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	longest := slices.MaxFunc(strings.Fields(string(key)), func(a, b string) int { return len(a) - len(b) }) // the key; the other words are comments
+	longest := slices.MaxFunc(strings.Fields(string(key)), func(a, b string) int { return len(a) - len(b) }) // the key; other words are comments
 	if len(longest) < 32 {
 		t.Fatalf("the key's file holds no key: %d bytes", len(longest))
 	}
@@ -155,8 +155,8 @@ func TestValueIsNotOnDisk(t *testing.T) {
 	}
 }
 
-// TestBoxIsBoundToItsRow checks that a value moved to another row, or with a
-// changed name or type, does not decrypt.
+// TestBoxIsBoundToItsRow checks that a value does not decrypt if it was moved
+// to another row, or if its name or type has changed.
 func TestBoxIsBoundToItsRow(t *testing.T) {
 	s, _ := openSafe(t, t.TempDir())
 	sealed, err := s.seal(t.Context(), secret.Secret{ID: "secv_1", Name: "A", Type: secret.Build, Owner: ada, Repos: []string{"h/a"}}, value)
@@ -186,7 +186,7 @@ func TestBoxIsBoundToItsRow(t *testing.T) {
 func TestRotate(t *testing.T) {
 	dir := t.TempDir()
 	s, st := openSafe(t, dir)
-	const many = 250 // more than a batch
+	const many = 250 // more secrets than one batch
 	for i := range many {
 		put(t, s, secret.Owner{Kind: secret.OfPerson, ID: fmt.Sprint(i)}, "A", value+fmt.Sprint(i))
 	}

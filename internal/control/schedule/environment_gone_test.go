@@ -8,7 +8,7 @@ import (
 	"aloft/internal/control/build"
 )
 
-// deleted are environments of which every one was deleted.
+// deleted simulates that every environment was deleted.
 type deleted struct{ environments }
 
 func (d deleted) Plan(ctx context.Context, a agent.Agent, ref string) (build.Plan, error) {
@@ -17,8 +17,8 @@ func (d deleted) Plan(ctx context.Context, a agent.Agent, ref string) (build.Pla
 	return p, err
 }
 
-// An agent whose saved environment was deleted is told so once, in the next
-// run, and continues.
+// If an agent's saved environment was deleted, the next run tells the agent
+// once, and the agent continues.
 func TestEnvironmentGoneIsToldOnce(t *testing.T) {
 	s := newSite(t)
 	intact := s.Fleet.Environments.(environments)

@@ -32,14 +32,14 @@ import (
 	"aloft/internal/wire/podv1/podv1connect"
 )
 
-// guests are the fake machines of a test. Each serves the parts of pod-daemon
+// guests are a test's fake machines. Each implements the parts of pod-daemon
 // and exec-daemon that a run without tool calls uses.
 type guests struct {
 	mu    sync.Mutex
 	boots int      // counts the boots of all machines
 	did   []string // boots, commands and terminals, in order
 	evil  evil
-	good  bool // evil is switched off
+	good  bool // if true, the machines behave honestly
 }
 
 // ill returns the current misbehavior of the machines.
@@ -52,15 +52,15 @@ func (g *guests) ill() evil {
 	return g.evil
 }
 
-// honest switches the misbehavior off.
+// honest ends the misbehavior.
 func (g *guests) honest() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.good = true
 }
 
-// evil holds functions with which hostile machines replace those of honest
-// ones. A nil field means honest behavior.
+// evil contains handlers for hostile machines. A nil field means honest
+// behavior.
 type evil struct {
 	connected func(ctx context.Context, c *mux.Conn) // runs concurrently for each connection
 	boot      func(context.Context, *connect.ServerStream[podv1.BootResponse]) error
@@ -69,7 +69,7 @@ type evil struct {
 	hooks     func(context.Context) (*agentv1.RunHooksResponse, error)
 	commit    func(context.Context) (*podv1.CommitResponse, error)
 	push      func(context.Context) (*podv1.PushResponse, error)
-	digest    func(boot string) string // of the tools
+	digest    func(boot string) string // returns the digest of the tools
 }
 
 func (g *guests) note(format string, args ...any) {
@@ -267,8 +267,8 @@ type site struct {
 	t      *testing.T
 	store  *sqlite.Store
 	guests *guests
-	ask    func(ctx context.Context) error // called before the model replies; nil replies at once
-	calls  []conversation.ToolCall         // what the model calls before it is done
+	ask    func(ctx context.Context) error // called before the model replies; nil means that it replies at once
+	calls  []conversation.ToolCall         // calls that the model makes before it ends
 }
 
 func newSite(t *testing.T) *site {
@@ -354,8 +354,8 @@ func (s *site) append(a store.Append) {
 	}
 }
 
-// until waits for an event of the agent after the number for which want returns
-// true, and returns its number.
+// until waits for an event of the agent after the given number for which want
+// returns true, and returns its number.
 func (s *site) until(id string, after int64, want func(agent.Event) bool) int64 {
 	s.t.Helper()
 	for {

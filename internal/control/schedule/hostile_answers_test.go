@@ -18,7 +18,8 @@ type (
 	answer     = agentv1.ExecCompleted
 )
 
-// answering is an exec-daemon that answers each call with what say sends.
+// answering is an exec-daemon that replies to each call with the elements that
+// say sends.
 func answering(say func(id string, send func(*agentv1.ExecServerElement) error) error) func(context.Context, *execStream) error {
 	return func(_ context.Context, s *execStream) error {
 		for {
@@ -48,8 +49,8 @@ func delta(id, text string, seq uint64) *agentv1.ExecServerElement {
 	return &agentv1.ExecServerElement{Element: &agentv1.ExecServerElement_Delta{Delta: &agentv1.ExecDelta{CallId: id, Delta: of, Sequence: seq}}}
 }
 
-// TestHostileAnswers has machines lie about the results of tool calls. Each call
-// gets one bounded result, of its own tool, and the run ends.
+// TestHostileAnswers has machines lie about the results of tool calls. Each
+// call must get one bounded result of its own tool, and the run must end.
 func TestHostileAnswers(t *testing.T) {
 	shell := &agentv1.ToolCall{Tool: &agentv1.ToolCall_ShellToolCall{ShellToolCall: &agentv1.ShellToolCall{
 		Result: &agentv1.ShellResult{Result: &agentv1.ShellResult_Success{Success: &agentv1.ShellSuccess{Stdout: "honest"}}},

@@ -17,13 +17,13 @@ import (
 	"aloft/internal/wire/podv1"
 )
 
-// The machines in these tests lie, flood, and send garbage on all their
-// streams. Each run must end with an error that blames the machine and with a
-// journal of bounded size, and the next agent, with an honest machine, must
+// The machines in these tests lie, flood the server, and send garbage on all
+// their streams. Each run must end with an error that blames the machine and
+// with a journal of bounded size. The next agent, with an honest machine, must
 // work.
 
-// maxHostileJournal is more than a run without a model's work ever writes, in
-// bytes.
+// maxHostileJournal is an upper bound, in bytes, for the journal of a run in
+// which the model does no work.
 const maxHostileJournal = 4 << 20
 
 var long = strings.Repeat("x", 64<<10)
@@ -40,7 +40,7 @@ func TestHostileMachines(t *testing.T) {
 	ready := &podv1.BootResponse{Event: &podv1.BootResponse_Ready{Ready: &podv1.BootReady{BootId: "life-1", Branch: "aloft/test"}}}
 	for name, tt := range map[string]struct {
 		evil evil
-		code string // error code of the run; "" if the lies do no harm and the run finishes
+		code string // error code of the run; "" if the lies are harmless and the run finishes
 	}{
 		"opens streams without end": {evil{connected: func(ctx context.Context, c *mux.Conn) {
 			for {

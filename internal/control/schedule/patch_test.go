@@ -68,7 +68,8 @@ func (patched) Patch(_ context.Context, repoURL, base, branch string, limit int)
 	return gateway.Patch{Text: fmt.Appendf(nil, "%s %s...%s %v", repoURL, base, branch, limit > 0), Files: []string{"a"}}, nil
 }
 
-// TestPatches reads the changes of agents that an agent may and may not see.
+// TestPatches checks that an agent can read the changes only of agents that it
+// may see.
 func TestPatches(t *testing.T) {
 	id := func(n int) string { return fmt.Sprintf("bc-00000000-0000-4000-8000-%012d", n) }
 	const one, two, three, same = "https://git.test/o/one", "https://git.test/o/two", "https://git.test/o/three", "https://git.test/o/same"
@@ -76,8 +77,8 @@ func TestPatches(t *testing.T) {
 	a := &archive{owners: map[string]int64{}, events: map[string][]agent.Event{}}
 	a.add(id(1), 7, nil, one, two, same)
 	a.add(id(2), 7, everywhere, two, three)
-	a.add(id(3), 8, everywhere, one) // of another owner
-	a.add(id(4), 7, nil, one)        // has pushed nothing
+	a.add(id(3), 8, everywhere, one) // belongs to another owner
+	a.add(id(4), 7, nil, one)        // has pushed to no repository
 	a.add(id(5), 7, everywhere, three)
 	a.add(id(6), 7, everywhere, same)
 	a.add(id(7), 7, everywhere, one) // has pushed, so its own branch is the base

@@ -26,8 +26,8 @@ func (s *site) want(did ...string) {
 	}
 }
 
-// Run works on runs that are open when it starts, and on those for which it is
-// woken. The agent's second run uses the machine of the first.
+// Run works on runs that are open when it starts, and on runs for which it is
+// woken. The agent's second run uses the first run's machine.
 func TestRunWorksOpenRuns(t *testing.T) {
 	s := newSite(t)
 	id := s.agent()
@@ -52,8 +52,8 @@ func TestRunWorksOpenRuns(t *testing.T) {
 	}
 }
 
-// After an upgrade a machine that still runs the programs of the older server is started
-// again on its disk, with the new ones.
+// After an upgrade, a machine that runs the older server's programs is restarted with
+// its disk and the new programs.
 func TestUpgrade(t *testing.T) {
 	s := newSite(t)
 	id := s.agent()
@@ -85,8 +85,8 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// A server that stops leaves its run open and releases the lease at once, so
-// that another server continues in the same machine.
+// A server that shuts down leaves its run open and releases the lease at once,
+// so that another server continues in the same machine.
 func TestRunIsLeftToAnotherServer(t *testing.T) {
 	s := newSite(t)
 	asked := make(chan struct{}, 1)
@@ -120,7 +120,7 @@ func TestRunIsLeftToAnotherServer(t *testing.T) {
 	}
 }
 
-// A cancel request for a running run ends it with the next wake.
+// The next wake after a cancel request ends the run.
 func TestWakeCancels(t *testing.T) {
 	s := newSite(t)
 	asked := make(chan struct{}, 1)
@@ -172,8 +172,8 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// An agent that is deleted while a run creates or uses its machine leaves no
-// machine behind.
+// If an agent is deleted while a run creates or uses its machine, no machine is
+// left.
 func TestDeletedAgentLeavesNoMachine(t *testing.T) {
 	s := newSite(t)
 	id := s.agent()
@@ -187,7 +187,7 @@ func TestDeletedAgentLeavesNoMachine(t *testing.T) {
 }
 
 // A sweep destroys the machines of deleted and archived agents. It does not
-// touch those of working agents, nor machines that belong to no agent.
+// touch the machines of working agents, or machines that belong to no agent.
 func TestSweep(t *testing.T) {
 	s := newSite(t)
 	asked, goOn := make(chan struct{}, 1), make(chan struct{})
@@ -276,7 +276,7 @@ func TestRunSweeps(t *testing.T) {
 		l.set(agent.NewID() + "-0000")
 		select {
 		case <-l.destroyed:
-		case <-time.After(time.Hour): // fake time
+		case <-time.After(time.Hour): // in fake time
 			t.Error("it is still there after an hour")
 		}
 		cancel()

@@ -87,7 +87,7 @@ func TestProviderWelcomes(t *testing.T) {
 	}
 }
 
-// The callback must match the visit: the browser, the state and the code.
+// The callback must match the visit's browser, state and code.
 func TestProviderForged(t *testing.T) {
 	d, s := newDesk(t, home)
 	issuer := newProvider(t)

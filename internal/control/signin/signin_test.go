@@ -35,7 +35,7 @@ func newDesk(t *testing.T, address string) (*Desk, *sqlite.Store) {
 	return d, s
 }
 
-// to returns a change that replaces a user by u.
+// to returns a change function that replaces a user by u.
 func to(u account.User) func(*account.User) error {
 	return func(was *account.User) error { *was = u; return nil }
 }
@@ -147,7 +147,8 @@ func TestNoPasswordWithoutAddress(t *testing.T) {
 	wantKind(t, "SetPassword", d.SetPassword(t.Context(), account.APIKey{UserID: u.ID}, "", password), fault.KindInvalid)
 }
 
-// After the fifth consecutive failure, tries have to wait, each twice as long.
+// After the fifth consecutive failure, further attempts are delayed. Each delay
+// is twice as long as the previous one.
 func TestFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFailures(time.Now)
@@ -186,7 +187,8 @@ func TestFailures(t *testing.T) {
 	})
 }
 
-// A host with an IPv6 network does not get free tries for each of its addresses.
+// A client with an IPv6 network does not get free attempts for each of its
+// addresses.
 func TestFailuresOfANetwork(t *testing.T) {
 	f := newFailures(time.Now)
 	for i := range freeTries {
@@ -203,8 +205,8 @@ func TestFailuresOfANetwork(t *testing.T) {
 	}
 }
 
-// A flood of names fills no memory, costs no search for each of them, and does
-// not reset those that must wait.
+// A flood of names does not fill the memory, needs no search for each name, and
+// does not reset the delays of others.
 func TestFloodOfFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFailures(time.Now)
@@ -227,7 +229,7 @@ func TestFloodOfFailures(t *testing.T) {
 	})
 }
 
-// Parallel tries are not treated better than sequential ones.
+// Parallel attempts have no advantage over sequential ones.
 func TestTriesAtOnce(t *testing.T) {
 	d, s := newDesk(t, "http://localhost:8080")
 	addUser(t, s, "ada@example.com")
@@ -248,12 +250,12 @@ func TestTriesAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// The waits double, so even on a slow host only a few of them end
-	// meanwhile.
+	// The delays double, so even on a slow host only a few of them end during
+	// the test.
 	if n := looked.Load(); n < freeTries || n > tries/2 || n+held.Load() != tries {
 		t.Errorf("%d of %d passwords were looked at, %d not", n, tries, held.Load())
 	}
-	// Nobody else has to wait, even from the same network address.
+	// Other users have no delay, even from the same network address.
 	for range freeTries {
 		_, _ = d.WithPassword(t.Context(), "192.0.2.2", "wrong", "192.0.2.3", "")
 	}
@@ -297,8 +299,8 @@ func TestPending(t *testing.T) {
 	})
 }
 
-// TestNobodyIsLockedOut starts sign-ins without end. Others can still sign in,
-// and the server stores nothing.
+// TestNobodyIsLockedOut starts endless sign-ins. Others must still be able to
+// sign in, and the server must store nothing.
 func TestNobodyIsLockedOut(t *testing.T) {
 	t.Parallel()
 	p := newPending[int]()
@@ -314,7 +316,7 @@ func TestNobodyIsLockedOut(t *testing.T) {
 	if len(p.taken) != 1 {
 		t.Errorf("%d names are kept", len(p.taken))
 	}
-	// The same holds for sign-ins that end with an invalid answer.
+	// The same must hold for sign-ins that end with an invalid reply.
 	for range maxTaken + 1000 {
 		name, err := p.put(0, time.Hour)
 		if err != nil {

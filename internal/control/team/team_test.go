@@ -30,7 +30,7 @@ func newPolicy(t *testing.T) (*Policy, *sqlite.Store) {
 	return &Policy{Store: s, Limit: allowance.Amount{Turns: 10}, Retention: 7 * day}, s
 }
 
-// A setting counts for the agents that are created after it changes.
+// A setting applies to agents that are created after the setting changes.
 func TestSettingsOfTheTime(t *testing.T) {
 	p, s := newPolicy(t)
 	ctx, changed := t.Context(), time.Now()
@@ -95,8 +95,8 @@ func TestReviewersOf(t *testing.T) {
 	}
 }
 
-// A rule file that cannot be read, or that turns the sandbox off, means the
-// strictest policy. Other errors are returned.
+// If a rule file cannot be read, or disables the sandbox, the strictest policy
+// applies. Other errors are returned.
 func TestSandbox(t *testing.T) {
 	p, s := newPolicy(t)
 	p.Sandboxed = []string{"hooks"}

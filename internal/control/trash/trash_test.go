@@ -36,15 +36,15 @@ func nest(t *testing.T, dir string, n int) {
 	_ = unix.Close(at)
 }
 
-// A machine nests folders deeper than there are descriptors, and deeper than a
-// path can be. They are removed, and so are the other entries, with few
-// descriptors.
+// A machine nests folders deeper than the limit on file descriptors and the
+// maximum path length. They must be removed, and so must the other entries,
+// with few file descriptors.
 func TestDeepFolders(t *testing.T) {
 	var old unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
 		t.Fatal(err)
 	}
-	// A process of tests has fewer than 100 descriptors besides.
+	// Apart from these, the test process has fewer than 100 file descriptors.
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 256, Max: old.Max}); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestDeepFolders(t *testing.T) {
 	if err := os.WriteFile(outside, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for i := range 3000 { // more than are read at a time
+	for i := range 3000 { // more entries than one read returns
 		if err := os.Symlink(outside, filepath.Join(from, fmt.Sprint(i))); err != nil {
 			t.Fatal(err)
 		}

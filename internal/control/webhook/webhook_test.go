@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// victim prints that it is up, and sends until it is killed.
+// victim prints that it is ready, and sends deliveries until it is killed.
 func victim(dir string) error {
 	o, err := openOffice(dir)
 	if err != nil {
@@ -154,7 +154,7 @@ func (o *office) delivery(t *testing.T, id string) store.Delivery {
 	return list[0]
 }
 
-// eventually waits until the agent's only delivery is as wanted.
+// eventually waits until holds returns true for the agent's only delivery.
 func (o *office) eventually(t *testing.T, id string, holds func(store.Delivery) bool) store.Delivery {
 	t.Helper()
 	deadline := time.After(2 * time.Minute)
@@ -181,8 +181,8 @@ type letter struct {
 	body   []byte
 }
 
-// receiver starts a server that passes on what it receives, and replies with
-// answer.
+// receiver starts a server that passes the requests to letters, and replies
+// with answer.
 func receiver(t *testing.T, answer http.HandlerFunc) (url string, letters <-chan letter) {
 	t.Helper()
 	got := make(chan letter, 100)
@@ -253,7 +253,7 @@ func TestDelivery(t *testing.T) {
 		id, runID := o.hooked(t, url)
 		said := ""
 		if status == agent.Expired {
-			said = "half of it is done" // the last message, which is not the reason of the end
+			said = "half of it is done" // the last message, not the reason why the run ended
 		}
 		o.end(t, id, runID, &agent.RunEnded{Status: status, Result: said, Failure: &agent.Failure{Code: "c", Message: "why"}})
 		if l := next(t, letters); !strings.Contains(string(l.body), said) || !strings.Contains(string(l.body), `"status":"`+want+`"`) || !strings.Contains(string(l.body), `"branchName":"aloft/planned"`) || !strings.Contains(string(l.body), "why") {
@@ -262,8 +262,8 @@ func TestDelivery(t *testing.T) {
 	}
 }
 
-// A request is reported once, as it was made, even if it has been answered
-// since or the server was killed.
+// A request is reported once and in its original form, even if it has been
+// answered since or the server was killed.
 func TestAQuestionIsTold(t *testing.T) {
 	o := testOffice(t, t.TempDir())
 	url, letters := receiver(t, ok)
@@ -347,8 +347,8 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// If an admin has turned summaries off, the agent's messages are not sent, but
-// the end of a run is.
+// If an admin has disabled summaries, the server does not send the agent's
+// messages, but it reports the end of a run.
 func TestNothingIsTold(t *testing.T) {
 	o := testOffice(t, t.TempDir())
 	sender := o.sender()
@@ -377,8 +377,8 @@ func TestGivenUpAndReplayed(t *testing.T) {
 	}
 }
 
-// Blocked addresses are not contacted, and the error contains nothing of the
-// URL except its host.
+// The server does not contact blocked addresses, and the error contains only
+// the URL's host.
 func TestUnreachable(t *testing.T) {
 	o := testOffice(t, t.TempDir())
 	o.run(t, o.sender())
@@ -410,8 +410,8 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// A server that is killed at any point neither loses nor duplicates a delivery:
-// it is killed before it sends, and before the receiver has replied.
+// A server that is killed at any point neither loses nor duplicates a delivery.
+// The test kills it before it sends, and before the receiver has replied.
 func TestKill(t *testing.T) {
 	dir := t.TempDir()
 	held := make(chan struct{})
@@ -428,7 +428,7 @@ func TestKill(t *testing.T) {
 		o.end(t, id, runID, &agent.RunEnded{Status: agent.Finished})
 		ids = append(ids, id)
 	}
-	if err := o.store.Close(); err != nil { // nothing was sent
+	if err := o.store.Close(); err != nil { // the server sent nothing
 		t.Fatal(err)
 	}
 	first := map[string]string{} // delivery ids by agent
@@ -445,7 +445,7 @@ func TestKill(t *testing.T) {
 			}
 			first[p.ID] = l.header.Get("X-Webhook-ID")
 		}
-		kill() // before any reply
+		kill() // killed before any reply
 	}
 	close(held)
 	o = testOffice(t, dir)

@@ -18,8 +18,8 @@ import (
 
 const key = "key-0123456789"
 
-// provider returns an engine of a kind whose API is served by handler, and the
-// pauses that it made for rate limits.
+// provider returns an engine of the given kind whose API is served by handler,
+// and the list of delays that it makes for rate limits.
 func provider(t *testing.T, name string, handler http.HandlerFunc) (*Engine, *[]time.Duration) {
 	t.Helper()
 	s := httptest.NewServer(handler)
@@ -40,7 +40,7 @@ func provider(t *testing.T, name string, handler http.HandlerFunc) (*Engine, *[]
 }
 
 // Each provider gets the request that its documentation describes, and its
-// response is understood.
+// response is parsed correctly.
 func TestWires(t *testing.T) {
 	const query = `go "testing/synctest" & more`
 	refuse := func(w http.ResponseWriter, status int, format string, args ...any) {
@@ -184,14 +184,14 @@ func TestErrors(t *testing.T) {
 	})
 }
 
-// A search over the rate limit is repeated after the time that the provider
-// asks for, at most twice.
+// A search that exceeds the rate limit is retried after the delay that the
+// provider demands, at most twice.
 func TestRateLimits(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		provider string
 		header   http.Header
-		limited  int // this many requests are refused
+		limited  int // number of refused requests
 		pauses   []time.Duration
 		ok       bool
 	}{
@@ -276,7 +276,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A provider puts the key and the query that it was sent into its refusal.
+// A provider's error message contains the key and the query that it got.
 func TestRefusalQuotesNothingThatWasSent(t *testing.T) {
 	const query = "zebra & plans"
 	for name, body := range map[string]string{
@@ -297,8 +297,8 @@ func TestRefusalQuotesNothingThatWasSent(t *testing.T) {
 	}
 }
 
-// A page hides words from a person, but not from a model, by characters that show
-// nothing.
+// A page uses invisible characters to hide words from people but not from a
+// model.
 func TestResultsHideNothing(t *testing.T) {
 	hidden := "a\U000e0069\U000e0067\u200b\u202e\u2066\ufeff\U000e0101b"
 	e, _ := provider(t, "brave", func(w http.ResponseWriter, _ *http.Request) {

@@ -65,16 +65,16 @@ func attempts(t *testing.T, m machine.Machine, wrap, part string) map[string][]s
 }
 
 // mountableTypes are the file system types that a user namespace in a machine
-// may mount. Seccomp cannot tell types apart; for all others the kernel demands
-// privileges in the host's user namespace.
+// may mount. Seccomp cannot tell types apart. For all other types the kernel
+// demands privileges in the host's user namespace.
 var mountableTypes = []string{"tmpfs", "ramfs", "overlay", "mqueue", "devpts", "binfmt_misc"}
 
-// reachableTypes could be mounted there too, but each attempt fails for another
-// reason than privileges: there is no /dev/fuse.
+// reachableTypes could also be mounted in a user namespace, but here the mount
+// fails for a reason other than privileges: there is no /dev/fuse.
 var reachableTypes = []string{"fuse"}
 
-// TestCalls makes every kind of system call listed in the table of package
-// calls: each ABI, socket family, type and protocol, namespace and file system.
+// TestCalls makes every kind of system call that the table of package calls
+// lists: each ABI, socket family, type and protocol, namespace and file system.
 func TestCalls(t *testing.T) {
 	m := attacked(t, machine.Limits{MemoryBytes: 512 << 20, CPUs: 1, PIDs: 200})
 	for who, wrap := range map[string]string{"root": "", "user": asUser} {
@@ -101,7 +101,7 @@ func TestCalls(t *testing.T) {
 					kind := strings.TrimPrefix(name, "mount type ")
 					ok = result == "EPERM" || result == "ENODEV" || slices.Contains(mountableTypes, kind) || result != "done" && slices.Contains(reachableTypes, kind)
 				case strings.HasPrefix(name, "nested "):
-					ok = result == "done" // the command sandbox and browsers need it
+					ok = result == "done" // the command sandbox and browsers need this namespace
 				}
 				if !ok {
 					t.Errorf("%s: %s: %s", who, name, result)
@@ -116,8 +116,8 @@ func TestCalls(t *testing.T) {
 			flags   string
 			allowed bool
 		}{
-			{"-U", true}, {"-U -m -p -f -n -i -u", true}, {"-U -r unshare -n -p -f", true}, // as a browser's sandbox does
-			{"-n", false}, {"-m", false}, {"-p -f", false}, // outside of an own user namespace
+			{"-U", true}, {"-U -m -p -f -n -i -u", true}, {"-U -r unshare -n -p -f", true}, // a browser's sandbox creates it
+			{"-n", false}, {"-m", false}, {"-p -f", false}, // outside of a user namespace of its own
 			{"-C", false}, {"-T", false}, {"-U -C", false}, {"-U -T", false}, {"-U -r unshare -C", false}, {"-U -r unshare -T", false},
 		} {
 			got := ask(t, m, "sh", "-c", wrap+" unshare "+c.flags+" true 2>&1")
@@ -133,8 +133,8 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// checkSockets compares the sockets that could be created, each as "FAMILY TYPE
-// PROTOCOL", with the allow table of a kind of process.
+// checkSockets compares the sockets that could be created, each written as
+// "FAMILY TYPE PROTOCOL", with the allow table for a kind of process.
 func checkSockets(t *testing.T, passed []string, kind calls.Process) {
 	t.Helper()
 	seen := map[*calls.Socket]bool{}
@@ -161,9 +161,9 @@ func checkSockets(t *testing.T, passed []string, kind calls.Process) {
 	}
 }
 
-// TestLiftedLimits lifts every limit of the machine's own cgroup, as root
-// inside could do after gaining access to its files. The limits of the parent
-// cgroup must still apply.
+// TestLiftedLimits lifts every limit of the machine's own cgroup, as root in
+// the machine could if it had access to the cgroup's files. The limits of the
+// parent cgroup must still apply.
 func TestLiftedLimits(t *testing.T) {
 	r := newRuntime(t, t.TempDir(), engines(t)["runc"])
 	limits := machine.Limits{MemoryBytes: 64 << 20, CPUs: 0.5, PIDs: 30}
@@ -257,8 +257,8 @@ func TestEgressIsBounded(t *testing.T) {
 }
 
 // TestSharedFolderIsBounded fills the folder that the machine shares with the
-// host. It must use no space on the host's disk, and the machine must stay
-// reachable.
+// host. The files must use no space on the host's disk, and the machine must
+// stay reachable.
 func TestSharedFolderIsBounded(t *testing.T) {
 	for name, path := range engines(t) {
 		t.Run(name, func(t *testing.T) {
@@ -318,8 +318,8 @@ func TestEverythingWrittenIsCounted(t *testing.T) {
 	}
 }
 
-// TestManyOpenFiles measures a machine whose processes hold more descriptors
-// than the limit on how many are inspected.
+// TestManyOpenFiles measures a machine whose processes hold more file
+// descriptors than the guard inspects.
 func TestManyOpenFiles(t *testing.T) {
 	r := newRuntime(t, t.TempDir(), engines(t)["runc"])
 	m := create(t, r, machine.Spec{Image: "host"}).(*Machine)
@@ -333,8 +333,9 @@ func TestManyOpenFiles(t *testing.T) {
 	}
 }
 
-// TestDeepFilesAreCounted hides a file in folders that are nested deeper than a
-// path can be, and than folders are kept open.
+// TestDeepFilesAreCounted hides a file in folders that are nested deeper than
+// the maximum path length and the maximum number of open folders. The file must
+// be counted.
 func TestDeepFilesAreCounted(t *testing.T) {
 	r := newRuntime(t, t.TempDir(), engines(t)["runc"])
 	m := create(t, r, machine.Spec{Image: "host"}).(*Machine)

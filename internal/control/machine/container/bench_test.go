@@ -19,13 +19,13 @@ import (
 )
 
 // BenchmarkFirstByte measures the time from Create to the first byte that PID 1
-// sends. The baseline is the same engine running a plain bundle on the same
-// root file system, timed until its program prints.
+// sends. The baseline is the time until a program prints in a plain bundle,
+// which the same engine runs on the same root file system.
 func BenchmarkFirstByte(b *testing.B) {
 	runc := engines(b)["runc"]
 	r := newRuntime(b, b.TempDir(), runc)
 	mapped := r.mapped
-	r.mapped = false // the yardstick runs on its root, which is mounted where this process sees it
+	r.mapped = false // the baseline uses this machine's root, which is mounted where this process sees it
 	warm := create(b, r, machine.Spec{Image: "host"})
 	r.mapped = mapped
 
@@ -77,8 +77,8 @@ func BenchmarkFirstByte(b *testing.B) {
 		}
 	})
 
-	// Baseline: a bundle as written by runc spec, on the root of a running
-	// machine, with a program that prints at once.
+	// The baseline is a bundle as "runc spec" writes it, on the root of a
+	// running machine, with a program that prints at once.
 	bundle := b.TempDir()
 	spec := exec.Command(runc, "spec", "--bundle", bundle)
 	if out, err := spec.CombinedOutput(); err != nil {
@@ -142,7 +142,7 @@ func BenchmarkDestroy(b *testing.B) {
 }
 
 // dropRlimits removes the rlimits from a config.json. Setting them needs a
-// privilege that not every host grants, and machines set none either.
+// privilege that not every host grants, and machines do not set rlimits either.
 func dropRlimits(b *testing.B, config []byte) []byte {
 	b.Helper()
 	var c specs.Spec
@@ -161,9 +161,9 @@ func dropRlimits(b *testing.B, config []byte) []byte {
 }
 
 // BenchmarkSnapshot uses a disk with 50,000 small files (1 GiB). It compares
-// freezing that disk with copying it, starting from it with starting from an
-// empty disk, and the disk usage of 20 machines based on it with the usage of
-// one.
+// freezing the disk with copying it, a start from the snapshot with a start
+// from an empty disk, and the disk usage of 20 machines based on the snapshot
+// with that of one.
 func BenchmarkSnapshot(b *testing.B) {
 	r := newRuntime(b, b.TempDir(), engines(b)["runc"])
 	m := create(b, r, machine.Spec{Image: "host"}).(*Machine)
@@ -188,7 +188,7 @@ func BenchmarkSnapshot(b *testing.B) {
 	if made.Output != "50000\n" {
 		b.Fatalf("the machine made %+v", made)
 	}
-	unix.Sync() // flush first, so that neither side pays for earlier writes
+	unix.Sync() // flush first, so that neither measurement includes earlier writes
 	copied := filepath.Join(b.TempDir(), "copy")
 	begun := time.Now()
 	if out, err := exec.Command("cp", "-a", m.path("upper"), copied).CombinedOutput(); err != nil {
@@ -223,8 +223,8 @@ func BenchmarkSnapshot(b *testing.B) {
 	}
 }
 
-// disks returns the disk usage, including the layer, of one machine that starts
-// from a layer and of twenty such machines.
+// disks returns the disk usage of one machine that starts from a layer, and of
+// twenty such machines. Both include the layer.
 func disks(b *testing.B, r *Runtime, id string) (one, many int64) {
 	b.Helper()
 	dirs, err := r.layers.Claim("bench", b.TempDir(), id)

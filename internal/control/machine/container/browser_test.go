@@ -11,9 +11,9 @@ import (
 	"aloft/internal/policy"
 )
 
-// browserScript starts Chromium in the ways that projects do, always with its own
-// sandbox, and prints what each shows. Puppeteer turns the sandbox on by itself,
-// Playwright if it is asked to.
+// browserScript starts Chromium in the ways that projects do, always with
+// Chromium's own sandbox, and prints the page. Puppeteer enables the sandbox by
+// default, Playwright only on request.
 const browserScript = `set -e
 mkdir -p /tmp/js; cd /tmp/js; echo '{"type": "module"}' > package.json
 npm install --registry "$0" --no-audit --no-fund playwright-core@1.65.0 puppeteer-core@24.43.1 >npm.log 2>&1 || cat npm.log

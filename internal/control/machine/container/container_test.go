@@ -22,8 +22,8 @@ const (
 	builtRunsc = "../../../../.bin/runsc"
 )
 
-// guest and daemon build the stand-in guest and the real pod-daemon, once each,
-// and return the folder that contains it as pod-daemon.
+// guest and daemon build the stand-in guest and the real pod-daemon, once each.
+// They return the folder that contains the program under the name pod-daemon.
 var (
 	guest  = sync.OnceValues(func() (string, error) { return build("aloft/internal/control/machine/machinetest/standin/pod") })
 	daemon = sync.OnceValues(func() (string, error) { return build("aloft/cmd/pod-daemon") })
@@ -58,8 +58,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// engines maps names to paths of the OCI runtimes to test with: those built
-// here and those installed on the host.
+// engines returns the paths of the OCI runtimes to test, by name: those that
+// were built here and those that are installed on the host.
 func engines(t testing.TB) map[string]string {
 	t.Helper()
 	need.Root(t)
@@ -122,7 +122,7 @@ func TestRuntime(t *testing.T) {
 	}
 }
 
-// TestRuntimeWithPodDaemon runs the suite with the product's own guest.
+// TestRuntimeWithPodDaemon runs the suite with the real pod-daemon.
 func TestRuntimeWithPodDaemon(t *testing.T) {
 	runc := engines(t)["runc"]
 	bin, err := daemon()

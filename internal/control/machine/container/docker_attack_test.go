@@ -20,10 +20,9 @@ import (
 	"aloft/internal/policy/calls"
 )
 
-// ownInDocker lists what root in a machine that may run Docker, or in a
-// privileged container there, can do beyond what every machine's root can: all
-// of it affects only the machine, or reads data that the kernel shows to every
-// process on a host.
+// ownInDocker lists what only root in a machine that may run Docker, or in a
+// privileged container there, can do. Each of these affects only the machine,
+// or reads data that the kernel shows to every process on a host.
 var ownInDocker = map[string]string{
 	"write /proc/sys/net/ipv4/ip_forward": "its own network", "make a cgroup": "below its limits", "stat /var/run/docker.sock": "its own",
 	"stat /run/containerd/containerd.sock": "its own", "stat /host": "its own root",
@@ -46,9 +45,9 @@ var harmless = []string{
 // data of the namespace, or data that every process on the host can read.
 var ownFileSystems = []string{"proc", "sysfs", "cgroup", "cgroup2", "tmpfs", "ramfs", "devpts", "mqueue", "overlay", "binfmt_misc", "fuse"}
 
-// TestDockerAttacked makes all attempts of the attack probe with the rights of
-// Docker: as root in the machine, and in a privileged container that shares
-// everything with the machine.
+// TestDockerAttacked makes all attempts of the attack probe with Docker's
+// rights: as root in the machine, and in a privileged container that shares all
+// namespaces with the machine.
 func TestDockerAttacked(t *testing.T) {
 	m := create(t, dockerRuntime(t), machine.Spec{Image: dockerImage(t), Network: anywhere, Limits: machine.Limits{MemoryBytes: 1 << 30, CPUs: 2, PIDs: 1000}})
 	startDocker(t, m)
@@ -104,7 +103,7 @@ func TestDockerAttacked(t *testing.T) {
 	}
 }
 
-// table returns the results in the output of the probe by name.
+// table parses the probe's output into results by name.
 func table(output string) map[string][]string {
 	found := map[string][]string{}
 	for line := range strings.Lines(output) {
@@ -114,14 +113,15 @@ func table(output string) map[string][]string {
 	return found
 }
 
-// TestDockerLimits lets root in a machine use every right over its cgroups to get
-// out of its limits, or to make the machine impossible to stop.
+// TestDockerLimits has root in a machine use all its rights over cgroups,
+// either to escape from its limits or to make the machine impossible to stop.
+// Both must fail.
 func TestDockerLimits(t *testing.T) {
 	r := dockerRuntime(t)
 	limits := machine.Limits{MemoryBytes: 128 << 20, CPUs: 0.5, PIDs: 100}
 	m := create(t, r, machine.Spec{Image: dockerImage(t), Limits: limits}).(*Machine)
-	// A cgroup that it creates has no limits of its own, but is below the
-	// machine's cgroups.
+	// A cgroup that the machine creates has no limits of its own, but is below
+	// the machine's cgroups.
 	got := do(t, m, `for d in /sys/fs/cgroup /sys/fs/cgroup/*; do
 	for f in "$d"/memory.limit_in_bytes "$d"/pids.max "$d"/cpu.cfs_quota_us "$d"/devices.allow "$d"/memory.max "$d"/cpu.max; do
 		[ ! -e $f ] || for v in -1 max 'a *:* rwm'; do (echo $v > $f) 2>/dev/null && echo "$f lifted"; done
@@ -150,9 +150,10 @@ done; cut -d: -f3 /proc/self/cgroup | sort -u`)
 	}
 	restart(t, m)
 	if !slices.ContainsFunc(all, func(h cgroup.Hierarchy) bool { return !h.V2 && h.Has("freezer") }) {
-		return // version 2 ends frozen processes
+		return // on version 2, kill also ends frozen processes
 	}
-	// Cgroups deeper than any path, and a frozen machine.
+	// The machine nests cgroups beyond the maximum path length, and is frozen.
+	// It must be possible to remove it nevertheless.
 	name := strings.Repeat("d", 200)
 	do(t, m, "cd /sys/fs/cgroup/freezer; for i in $(seq 60); do mkdir "+name+"; cd "+name+`; done
 sleep 1000 </dev/null >/dev/null 2>&1 & echo $! > ./cgroup.procs; echo FROZEN > ./freezer.state
@@ -179,7 +180,7 @@ cd /sys/fs/cgroup/freezer; mkdir pod; echo 1 > pod/cgroup.procs; (sleep 0.3; ech
 }
 
 // TestDockerMounts has root in a machine that may run Docker try to change the
-// mounts of the host's folders in it.
+// mounts of the host's folders.
 func TestDockerMounts(t *testing.T) {
 	m := create(t, dockerRuntime(t), machine.Spec{Image: dockerImage(t)}).(*Machine)
 	stop(t, m)
@@ -220,7 +221,7 @@ func TestDockerMounts(t *testing.T) {
 }
 
 // TestDockerDataWithDevices starts a machine from Docker data that contains a device
-// file, which no machine can have made.
+// file, which no machine can have created.
 func TestDockerDataWithDevices(t *testing.T) {
 	m := create(t, dockerRuntime(t), machine.Spec{Image: dockerImage(t)}).(*Machine)
 	stop(t, m)

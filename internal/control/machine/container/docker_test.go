@@ -132,7 +132,8 @@ docker-compose up -d`)
 }
 
 // TestDockerData checks that images and volumes survive a stop, and that a
-// snapshot contains them: machines that start from it get copies of their own.
+// snapshot contains them. Machines that start from the snapshot must get their
+// own copies.
 func TestDockerData(t *testing.T) {
 	r := dockerRuntime(t)
 	base := dockerImage(t)
@@ -174,7 +175,7 @@ func TestDockerData(t *testing.T) {
 	add(m, "three")
 	holds(fork, "one two fork")
 	holds(m, "one two three")
-	// A snapshot of the fork replaces the data of the first.
+	// A snapshot of the fork replaces the data of the first snapshot.
 	stop(t, fork)
 	second := layer.NewID(layer.Build)
 	if err := fork.Freeze(t.Context(), second); err != nil {
@@ -215,8 +216,8 @@ func createNamed(t *testing.T, r *Runtime, spec machine.Spec) *Machine {
 	return m.(*Machine)
 }
 
-// TestDockerDisk checks that the disk usage of a machine includes the files of
-// its containers, also those that are deleted but still open.
+// TestDockerDisk checks that a machine's disk usage includes its containers'
+// files, even those that are deleted but still open.
 func TestDockerDisk(t *testing.T) {
 	m := create(t, dockerRuntime(t), machine.Spec{Image: dockerImage(t), Network: anywhere}).(*Machine)
 	startDocker(t, m)
@@ -241,8 +242,8 @@ func TestDockerDisk(t *testing.T) {
 	}
 }
 
-// TestDockerRights checks that machines get the rights that dockerd needs only on a
-// server that allows it, and only if they have a user namespace.
+// TestDockerRights checks that machines get the rights that dockerd needs only
+// if the server allows it and they have a user namespace.
 func TestDockerRights(t *testing.T) {
 	r := dockerRuntime(t)
 	rights := func(r *Runtime, name string) string {
@@ -260,7 +261,8 @@ func TestDockerRights(t *testing.T) {
 	if got := rights(newRuntime(t, t.TempDir(), r.conf.RuntimePath), dockerImage(t)); !strings.HasPrefix(got, "00000000a00425fb\nmount: ") {
 		t.Errorf("not allowed: %s", got)
 	}
-	// A machine without Docker has them too, so that Docker works when it is installed.
+	// A machine without Docker has these rights too, so that Docker works once it is
+	// installed.
 	host := createNamed(t, r, machine.Spec{ID: "m-5", Image: "host"})
 	if got := do(t, host, "grep CapBnd /proc/self/status | cut -f2; stat -c '%u %a' /var/lib /var/lib/docker; mkdir /var/lib/docker/x"); got != "000001ffffffffff\n0 755\n0 710" {
 		t.Errorf("without dockerd: %s", got)

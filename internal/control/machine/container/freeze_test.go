@@ -53,8 +53,7 @@ func freezer(dir, engine, bin, step, id string) int {
 }
 
 // TestKilledWhileFreezing kills the server between the steps of a freeze. The
-// machine, and machines based on the layer, must come back with all their
-// files.
+// machine, and machines based on the layer, must restart with all their files.
 func TestKilledWhileFreezing(t *testing.T) {
 	runc := engines(t)["runc"]
 	bin, err := guest()
@@ -70,7 +69,7 @@ func TestKilledWhileFreezing(t *testing.T) {
 			if err := m.Stop(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			// Freeze twice, so that the second freeze is interrupted on top of the
+			// Freeze twice, so that the interrupted freeze is not the machine's
 			// first.
 			if err := m.Freeze(t.Context(), layer.NewID(layer.Snapshot)); err != nil {
 				t.Fatal(err)
@@ -81,7 +80,7 @@ func TestKilledWhileFreezing(t *testing.T) {
 			out, err := cmd.CombinedOutput()
 			var exit *exec.ExitError
 			if !errors.As(err, &exit) || exit.ExitCode() != -1 {
-				// The step "stand: upper" also happens before the freeze.
+				// The step "stand: upper" also occurs before the freeze.
 				t.Fatalf("the server was not killed: %v: %s", err, out)
 			}
 			after := newRuntime(t, dir, runc)
@@ -108,7 +107,8 @@ func TestKilledWhileFreezing(t *testing.T) {
 }
 
 // TestFreezeWhileTheAgentWrites stops the machine in the middle of writes. The
-// snapshot must hold every file that was completely written, and no torn one.
+// snapshot must contain every file that was completely written, and no partial
+// file.
 func TestFreezeWhileTheAgentWrites(t *testing.T) {
 	for name, path := range engines(t) {
 		t.Run(name, func(t *testing.T) {

@@ -50,14 +50,14 @@ func client(t testing.TB, m machine.Machine) *egress.Client {
 	return egress.NewClient(n.DialGateway)
 }
 
-// opened returns a policy that also allows the host's loopback, where the
+// opened returns a policy that also allows the host's loopback, on which the
 // tests' servers listen.
 func opened(mode policy.Mode, allow ...string) policy.Network {
 	return policy.Network{Mode: mode, Allow: allow, Open: []string{"127.0.0.1/32"}}
 }
 
-// recorded waits until the connection log has a finished connection for which
-// wanted returns true.
+// recorded waits until the connection log contains a finished connection for
+// which wanted returns true.
 func recorded(t testing.TB, m machine.Machine, wanted func(policy.Connection) bool) {
 	t.Helper()
 	c := client(t, m)

@@ -16,14 +16,15 @@ import (
 	"aloft/internal/control/mirror"
 )
 
-// served is the runtime of a server whose host-daemon has the container runtime.
+// served is the runtime of a server that uses the container runtime of its
+// host-daemon.
 type served struct {
 	machine.Runtime
-	here *Runtime // of the host-daemon
+	here *Runtime // the host-daemon's runtime
 }
 
-// overHostDaemon returns the runtime as a server sees it that reaches it by a
-// host-daemon.
+// overHostDaemon starts a host-daemon for the runtime, and returns the runtime
+// that a server gets from it.
 func overHostDaemon(t *testing.T, dir string, r *Runtime) served {
 	t.Helper()
 	git, err := mirror.NewLocal(mirror.LocalConfig{Dir: filepath.Join(dir, "mirrors"), Server: os.Geteuid()})
@@ -45,7 +46,7 @@ func overHostDaemon(t *testing.T, dir string, r *Runtime) served {
 			}, nil
 		},
 	})
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context())) // machines are destroyed after the test
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context())) // the cleanup of the machines needs the daemon after the test
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		if err := d.Serve(ctx, l); err != nil {
@@ -65,7 +66,8 @@ func overHostDaemon(t *testing.T, dir string, r *Runtime) served {
 	return served{host.Machines, r}
 }
 
-// TestRuntimeOverHostDaemon runs the suite of all runtimes through a host-daemon.
+// TestRuntimeOverHostDaemon runs the suite for all runtimes through a
+// host-daemon.
 func TestRuntimeOverHostDaemon(t *testing.T) {
 	for name, path := range engines(t) {
 		t.Run(name, func(t *testing.T) {

@@ -16,9 +16,9 @@ import (
 	"aloft/internal/control/machine/container/userns"
 )
 
-// TestRootIsNobody has two machines of runc: root in each is a different user
-// of the host who owns nothing, while their files have the owners that the
-// machines see.
+// TestRootIsNobody starts two runc machines. Root in each must be a different
+// user of the host who owns nothing, but their files must have the owners that
+// the machines see.
 func TestRootIsNobody(t *testing.T) {
 	r := newRuntime(t, t.TempDir(), engines(t)["runc"])
 	if !r.mapped {
@@ -55,7 +55,7 @@ func TestRootIsNobody(t *testing.T) {
 			{"touch /root/r; setpriv --reuid=1000 --regid=1000 --clear-groups touch /home/ubuntu/u; stat -c %u:%g /root/r /home/ubuntu/u", "0:0\n1000:1000\n"},
 			{"stat -c %u /usr/bin/env /etc/passwd /proc/1", "0\n0\n0\n"},
 			{"chown 65535 /root/r; stat -c %u /root/r", "65535\n"},
-			{"rm -f /etc/group; ls /etc/group 2>&1 | grep -c 'No such'", "1\n"}, // of the image: a whiteout
+			{"rm -f /etc/group; ls /etc/group 2>&1 | grep -c 'No such'", "1\n"}, // the image's file is deleted by a whiteout
 			{"cp /usr/bin/env /root/e; setcap cap_net_raw+ep /root/e 2>&1; getcap /root/e", "/root/e cap_net_raw=ep\n"},
 			{"python3 -c 'import socket; socket.socket().bind((\"127.0.0.1\", 80)); socket.socket(socket.AF_INET, socket.SOCK_RAW, 1); print(1)'", "1\n"},
 			{"setpriv --reuid=1000 --regid=1000 --clear-groups sudo -n id -u", "0\n"},
@@ -78,7 +78,7 @@ func TestRootIsNobody(t *testing.T) {
 }
 
 // TestMountMapped checks that only the overlay stays mounted, although its layers are
-// mounted meanwhile, and that nothing stays if it cannot be mounted.
+// mounted temporarily, and that no mount is left if mounting the overlay fails.
 func TestMountMapped(t *testing.T) {
 	runc := engines(t)["runc"]
 	ids, err := userns.Try(runc)
@@ -119,9 +119,9 @@ func TestMountMapped(t *testing.T) {
 	}
 }
 
-// TestQuotasOfUsers has a machine use up the kernel's quotas of a user: inotify
-// instances, and pages of pipes. The quotas of another machine and of root on
-// the host must be unaffected.
+// TestQuotasOfUsers has a machine use up the kernel's per-user quotas of
+// inotify instances and pipe pages. The quotas of another machine and of root
+// on the host must be unaffected.
 func TestQuotasOfUsers(t *testing.T) {
 	r := newRuntime(t, t.TempDir(), engines(t)["runc"])
 	const script = `
@@ -175,8 +175,8 @@ print(libc.inotify_init() >= 0, pipe())
 	}
 }
 
-// TestDataInAHome has the server's data and its runc in a folder that another user
-// has closed to everybody else.
+// TestDataInAHome puts the server's data and runc into a folder that another
+// user has closed to everybody else.
 func TestDataInAHome(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "home")
 	if err := errors.Join(os.Mkdir(home, 0o700), os.Chown(home, 1000, 1000)); err != nil {
@@ -200,7 +200,7 @@ func TestDataInAHome(t *testing.T) {
 }
 
 // TestSavedByOthers starts machines with a user namespace from the saved disk
-// of one without, and vice versa.
+// of a machine without one, and vice versa.
 func TestSavedByOthers(t *testing.T) {
 	r := newRuntime(t, t.TempDir(), engines(t)["runc"])
 	saved := ""
@@ -221,7 +221,8 @@ func TestSavedByOthers(t *testing.T) {
 		if err := m.Stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		// Only a machine without a user namespace can make a file with such an owner.
+		// Only a machine without a user namespace can create a file with such
+		// an owner.
 		big := filepath.Join(m.path("upper"), "srv/big")
 		if err := errors.Join(os.RemoveAll(big), os.WriteFile(big, []byte("big\n"), 0o644), os.Chown(big, 1<<17, 1<<17)); err != nil {
 			t.Fatal(err)

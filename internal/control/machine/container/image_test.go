@@ -25,8 +25,7 @@ import (
 	"aloft/internal/need"
 )
 
-// TestRootfsImage runs a machine from a tree that contains nothing of the
-// host's.
+// TestRootfsImage runs a machine whose root contains none of the host's files.
 func TestRootfsImage(t *testing.T) {
 	for name, path := range engines(t) {
 		t.Run(name, func(t *testing.T) {
@@ -84,9 +83,9 @@ func TestManyLayers(t *testing.T) {
 	}
 }
 
-// TestTagHasMoved starts a machine from a layer after the tag of its image has
-// moved. The machine must get the image that the layer was saved on, and that
-// image must be kept for as long as the layer exists.
+// TestTagHasMoved starts a machine from a layer after the tag of the layer's
+// image has moved. The machine must get the image on which the layer was saved,
+// and that image must be kept as long as the layer exists.
 func TestTagHasMoved(t *testing.T) {
 	runc := engines(t)["runc"]
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
@@ -167,7 +166,7 @@ func TestTagHasMoved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Prune as another process would, with nothing cached, and without the
+	// Prune as another process would: with an empty cache and without the
 	// registry.
 	keep, err := Needs(r.conf.Dir)
 	if err != nil {

@@ -14,25 +14,26 @@ import (
 	"aloft/internal/policy"
 )
 
-// Commands of BenchmarkInside. Each leaves the system as it was, and prints how
-// many nanoseconds it took, without what it prepares.
+// Commands of BenchmarkInside. Each restores the system's state, and prints its
+// duration in nanoseconds without the preparation.
 const (
 	timed     = `begin=$(date +%%s%%N); %s >/dev/null; end=$(date +%%s%%N); %s >/dev/null 2>&1; echo $((end-begin))`
 	runDocker = "docker run --rm box true"
-	// The package is in the cache, so that the mirror's speed does not count.
+	// The package is in the cache, so the speed of the mirror does not matter.
 	installPackage = "apt-get install -y --no-install-recommends hello"
 	removePackage  = "apt-get purge -y hello"
 )
 
-// BenchmarkInside compares Docker and apt in a machine with the same programs in
-// a plain chroot on the host, from the same image, alternating between them.
+// BenchmarkInside compares Docker and apt in a machine with the same programs
+// in a plain chroot on the host. Both use the same image, and the measurements
+// alternate.
 func BenchmarkInside(b *testing.B) {
 	image := dockerImage(b)
 	m := create(b, dockerRuntime(b), machine.Spec{Image: image, Network: opened(policy.AllowAll)})
 	inside := func(script string) string { return do(b, m, script) }
 	onHost, apart := plainChroot(b, strings.TrimPrefix(image, "rootfs:"))
 	const again = "apt-get install -y -d --no-install-recommends hello"
-	// Docker's service would mount more cgroups on the host.
+	// Docker's service would otherwise mount more cgroups on the host.
 	const build = `for i in $(seq 300); do docker info >/dev/null 2>&1 && break; sleep 0.1; done
 mkdir -p /tmp/box; cd /tmp/box; cp /bin/busybox .; printf 'FROM scratch\nCOPY busybox /bin/\nRUN ["/bin/busybox", "--install", "/bin"]\n' >Dockerfile
 docker build -q -t box .`
@@ -70,14 +71,15 @@ func nanoseconds(b *testing.B, text string) (ns float64) {
 	return ns
 }
 
-// plainChroot returns two functions that run scripts as root in a chroot over an
-// image: with the host's network, and with an empty one of their own, where
-// Docker makes its bridge. Their processes end with the benchmark.
+// plainChroot returns two functions that run scripts as root in a chroot over
+// an image: onHost with the host's network, and apart with a new, empty
+// network, where Docker creates its bridge. Their processes end with the
+// benchmark.
 func plainChroot(b *testing.B, image string) (onHost, apart func(script string) string) {
 	b.Helper()
 	dir := b.TempDir()
 	ctx, cancel := context.WithCancel(context.Background())
-	// The first process keeps the namespaces, in which each script runs.
+	// The first process keeps the namespaces alive. Each script runs in them.
 	const keep = `set -e; ip link set lo up; cd "$0"; mkdir upper work root data
 mount -t overlay -o lowerdir="$1",upperdir=upper,workdir=work overlay root
 mount -t proc proc root/proc; mount --rbind /sys root/sys; mount --rbind /dev root/dev; mount -t tmpfs tmpfs root/run

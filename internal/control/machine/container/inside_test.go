@@ -74,7 +74,7 @@ func TestInside(t *testing.T) {
 			} {
 				got := ask(t, m, "sh", "-c", c.command)
 				if name == "runsc" && (what == "no mount" || what == "devices" || what == "cgroups are read-only" || what == "proc is masked") {
-					continue // gVisor has its own kernel; what root does there does not matter
+					continue // gVisor has its own kernel, so root's actions there do not matter
 				}
 				if got.Output != c.want {
 					t.Errorf("%s: %q is %q, want %q", what, c.command, got.Output, c.want)
@@ -125,8 +125,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestHostileSocket acts as root in a machine that tries to make the server
-// connect to a socket of the host.
+// TestHostileSocket has root in a machine try to make the server connect to a
+// socket of the host.
 func TestHostileSocket(t *testing.T) {
 	dir := t.TempDir()
 	run := filepath.Join(dir, "run")

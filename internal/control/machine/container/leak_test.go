@@ -22,8 +22,8 @@ import (
 	"aloft/internal/policy"
 )
 
-// left lists the leftovers of machines on the host outside of their folders:
-// mounts, cgroups and processes whose arguments name the folder.
+// left lists what machines have left on the host outside of their folders:
+// mounts, cgroups, and processes whose arguments contain the folder.
 func left(dir, prefix string) ([]string, error) {
 	var out []string
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
@@ -53,11 +53,11 @@ func left(dir, prefix string) ([]string, error) {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		// A zombie that waits for the host's init to reap it is not a leak.
+		// A zombie that the host's init has not reaped yet is not a leak.
 		if status, err := os.ReadFile(filepath.Join("/proc", e.Name(), "status")); err != nil || strings.Contains(string(status), "\nState:\tZ") {
 			continue
 		}
-		line, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline")) // an error means that it has exited
+		line, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline")) // an error means that the process has exited
 		halfway := strings.HasSuffix(string(line), "runc\x00init\x00")
 		root, _ := os.Readlink(filepath.Join("/proc", e.Name(), "root"))
 		groups, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cgroup"))
@@ -68,8 +68,8 @@ func left(dir, prefix string) ([]string, error) {
 	return out, nil
 }
 
-// checkClean fails the test unless everything is gone within a few seconds,
-// since a killed process takes a moment to exit.
+// checkClean fails the test unless all leftovers disappear within a few
+// seconds. Killed processes take a moment to exit.
 func checkClean(t *testing.T, r *Runtime) {
 	t.Helper()
 	if err := r.Close(); err != nil {
@@ -109,7 +109,7 @@ func TestDestroyLeavesNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// A process that leaves PID 1's session and ignores signals.
+			// This process leaves PID 1's session and ignores signals.
 			ask(t, m, "sh", "-c", "setsid sh -c 'trap \"\" TERM HUP INT; sleep 1000' </dev/null >/dev/null 2>&1 & mkdir -p /var/deep/er && echo x > /var/deep/er/file")
 			if got, err := left(r.conf.Dir, r.prefix); err != nil || len(got) < 2 {
 				t.Fatalf("a running machine shows only %v, %v: this test would see nothing", got, err)
@@ -149,7 +149,7 @@ func TestFailedCreateLeavesNothing(t *testing.T) {
 }
 
 // TestKilledServer repeatedly kills a server that creates and destroys
-// machines. A new server must then remove everything that is left.
+// machines. A new server must then remove all leftovers.
 func TestKilledServer(t *testing.T) {
 	for name, path := range engines(t) {
 		t.Run(name, func(t *testing.T) {
@@ -201,17 +201,17 @@ func killServer(t *testing.T, dir, engine string, round int, line string, after 
 	}
 	kill := time.AfterFunc(after, func() { _ = cmd.Process.Signal(unix.SIGKILL) })
 	defer kill.Stop()
-	_ = cmd.Wait() // killed, so the error is expected
+	_ = cmd.Wait() // the child was killed, so the error is expected
 }
 
-// anywhere is a network policy that allows everything. It makes each machine
-// start an egress process.
+// anywhere is a network policy that allows every connection. With a policy,
+// each machine starts an egress process.
 var anywhere = policy.Network{Mode: policy.AllowAll}
 
 const childEnv = "ALOFT_TEST_CHILD"
 
-// child is the server to be killed: in a loop it creates two machines at a time
-// and destroys one of them.
+// child is the server that the test kills. In a loop it creates two machines at
+// a time and destroys one of them.
 func child(args []string) int {
 	switch args[len(args)-1] {
 	case freezeChild:
@@ -230,8 +230,8 @@ func child(args []string) int {
 		return 1
 	}
 	ctx := context.Background()
-	// Create one before the clock starts: the first takes longer, because it
-	// creates the layers.
+	// Create one machine before the clock starts. The first takes longer,
+	// because it creates the layers.
 	m, err := r.Create(ctx, machine.Spec{ID: "m-first-" + args[3], Image: "host", Network: anywhere})
 	if err == nil {
 		err = m.Destroy(ctx)
@@ -257,7 +257,7 @@ func child(args []string) int {
 	}
 }
 
-// TestMachineOutlivesServer opens a machine whose server was killed.
+// TestMachineOutlivesServer reopens a machine whose server was killed.
 func TestMachineOutlivesServer(t *testing.T) {
 	for name, path := range engines(t) {
 		t.Run(name, func(t *testing.T) {

@@ -61,12 +61,12 @@ func ran(t testing.TB, m machine.Machine, command string) (output, life string) 
 	return out.String(), status.BootID
 }
 
-// counting is a command that starts a process which counts in memory.
+// counting is a command that starts a process that counts in memory.
 const counting = `setsid sh -c 'n=0; while :; do n=$((n+1)); echo $n > /dev/shm/n.new; mv /dev/shm/n.new /dev/shm/n; sleep 0.02; done' </dev/null >/dev/null 2>&1 &
 	while [ ! -e /dev/shm/n ]; do sleep 0.01; done; echo file > ~/file; sync`
 
-// counted returns the value of that counter after seeing it increase, or 0 if
-// it does not run.
+// counted waits until counting's counter increases, and returns its value, or 0
+// if the counter does not run.
 func counted(t *testing.T, m machine.Machine) (n int, life string) {
 	t.Helper()
 	out, life := ran(t, m, `a=$(cat /dev/shm/n 2>/dev/null) || exit 0; for i in $(seq 500); do b=$(cat /dev/shm/n); [ $b -gt $a ] && echo $b && exit; sleep 0.01; done`)
@@ -74,7 +74,7 @@ func counted(t *testing.T, m machine.Machine) (n int, life string) {
 	return n, life
 }
 
-// letGo returns a function that makes the guest close its connections.
+// letGo returns a function that tells the guest to close its connections.
 func letGo(m machine.Machine) func(context.Context) error {
 	return func(ctx context.Context) error {
 		conn, err := pod.Dial(ctx, m, nil)
@@ -136,7 +136,8 @@ func TestMemory(t *testing.T) {
 		t.Errorf("of connections: %s", out)
 	}
 
-	// An image that is damaged or was written by another engine is not used.
+	// A memory image is not used if it is damaged or another engine has written
+	// it.
 	for _, damage := range []func(image string) error{
 		func(image string) error { return os.Truncate(filepath.Join(image, "checkpoint.img"), 100_000) },
 		func(image string) error { return os.Remove(filepath.Join(image, memorySums)) },
@@ -159,7 +160,8 @@ func TestMemory(t *testing.T) {
 		}
 	}
 
-	// If saving fails, the processes are lost but not the disk.
+	// If the memory cannot be saved, the processes are lost but the disk is
+	// kept.
 	ran(t, m, "setsid python3 -c 'import socket, time\ns = socket.socket(socket.AF_UNIX)\ns.bind(\"/var/tmp/socket\")\ns.listen()\ntime.sleep(1000)' </dev/null >/dev/null 2>&1 & while [ ! -e /var/tmp/socket ]; do sleep 0.01; done")
 	if err := m.Checkpoint(t.Context(), letGo(m)); err == nil || !strings.Contains(err.Error(), "unix socket") || m.Asleep() {
 		t.Errorf("with a socket on its disk: %v", err)
@@ -188,7 +190,8 @@ func TestNoMemory(t *testing.T) {
 }
 
 // TestNoLinkOutOfTheMachine has root in the machine place a symbolic link to a
-// file of the host at the path that the server writes on waking the machine.
+// file of the host at a path to which the server writes when it wakes the
+// machine.
 func TestNoLinkOutOfTheMachine(t *testing.T) {
 	need.File(t, "runsc", builtRunsc)
 	r := newRuntime(t, t.TempDir(), engines(t)["runsc"])
@@ -235,8 +238,8 @@ func sleeper(dir, engine, bin, step string) int {
 }
 
 // TestKilledWhileItSleeps kills the server between the steps of suspending a
-// machine. The disk must always survive. The processes survive only if the
-// memory image is complete and unused, and never without the matching disk.
+// machine. The disk must always survive. The processes may survive only if the
+// memory image is complete, unused and matches the disk.
 func TestKilledWhileItSleeps(t *testing.T) {
 	for step, alive := range map[string]bool{
 		"memory: begun": true, "memory: written": false, "memory: saved": true, "memory: in use": false, "memory: woken": true,
@@ -283,7 +286,7 @@ func TestKilledWhileItSleeps(t *testing.T) {
 }
 
 // TestMemoryOfSeveral resumes two machines from the memory of a third, which
-// resumes too. Each must count on its own and have its own disk. The memory is
+// also resumes. Each must count on its own and have its own disk. The memory is
 // deleted with its layer.
 func TestMemoryOfSeveral(t *testing.T) {
 	r := start(t, strong(t, t.TempDir()))
@@ -338,7 +341,7 @@ func TestMemoryOfSeveral(t *testing.T) {
 	if n, now := counted(t, fork("fork-3", false)); n != 0 || now == life {
 		t.Errorf("a machine that did not ask for it counts %d", n)
 	}
-	if err := os.Mkdir(filepath.Join(r.conf.Dir, LayersDir, "memory", id+".new"), 0o700); err != nil { // a crash can leave this behind
+	if err := os.Mkdir(filepath.Join(r.conf.Dir, LayersDir, "memory", id+".new"), 0o700); err != nil { // a crash can leave this file behind
 		t.Fatal(err)
 	}
 	if err := r.Layers().Delete(id); err != nil {
@@ -366,8 +369,8 @@ func answers(b *testing.B, m machine.Machine) {
 }
 
 // BenchmarkSleep measures how long a gVisor machine with 64 MiB in memory takes
-// to suspend, to resume and to fork, each with its processes and, for
-// comparison, from disk only. A start is over when pod-daemon answers.
+// to suspend, to resume and to fork: with its processes and, as the baseline,
+// from the disk only. A start is complete when pod-daemon replies.
 func BenchmarkSleep(b *testing.B) {
 	r := start(b, strong(b, b.TempDir()))
 	m := create(b, r, machine.Spec{Image: "host", Network: anywhere}).(*Machine)

@@ -26,10 +26,10 @@ const (
 )
 
 // BenchmarkNetwork compares traffic through a machine's link and egress process
-// with traffic over the plain loopback, alternating between them, and reports
-// medians. The egress process runs separately, as in production. The client is
+// with traffic over plain loopback. The measurements alternate, and medians are
+// reported. The egress process runs separately, as in production. The client is
 // a thread of this process in the link's namespace, so that client and server
-// cost the same on both sides.
+// cost the same in both cases.
 func BenchmarkNetwork(b *testing.B) {
 	need.Root(b)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -142,8 +142,8 @@ func serveBench(l net.Listener) {
 	}
 }
 
-// transfer opens a connection and moves size bytes over it. It uses plain
-// system calls, so that it stays on the calling thread.
+// transfer opens a connection and transfers size bytes. It uses plain system
+// calls, so that it stays on the calling thread.
 func transfer(addr string, way byte, size int64) error {
 	to, err := net.ResolveTCPAddr("tcp", addr)
 	if err != nil {

@@ -40,8 +40,8 @@ func gateways(t testing.TB, dir string) int {
 	return n
 }
 
-// TestGatewayOutlivesServer keeps a download running while one server stops and
-// another starts.
+// TestGatewayOutlivesServer runs a download while one server stops and another
+// starts. The download must continue.
 func TestGatewayOutlivesServer(t *testing.T) {
 	halfway, on := make(chan struct{}), make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -92,7 +92,8 @@ func TestGatewayOutlivesServer(t *testing.T) {
 			if n := gateways(t, dir); n != 1 {
 				t.Errorf("%d gateways", n)
 			}
-			// It ends when the machine stops, and a restart brings a new one.
+			// The egress process ends when the machine stops. A restart starts
+			// a new one.
 			killInit(t, again, "m-1")
 			if err := m.Wait(t.Context()); err != nil {
 				t.Fatal(err)
@@ -160,8 +161,8 @@ func TestGatewayIsReborn(t *testing.T) {
 			m := create(t, r, machine.Spec{Image: "host", Network: opened(policy.AllowAll), ConnectionLog: "log"})
 			get := func(url string) string {
 				t.Helper()
-				// curl retries until the new process serves. A connection that was cut
-				// is not retried.
+				// curl retries until the new process accepts connections. It
+				// does not retry a connection that was cut.
 				return ask(t, m, "curl", "-sS", "-m", "20", "--retry", "20", "--retry-all-errors", "--retry-delay", "1", url).Output
 			}
 			if got := get(url); got != "hello" {
@@ -177,7 +178,8 @@ func TestGatewayIsReborn(t *testing.T) {
 				t.Errorf("after the first death: %q", got)
 			}
 			recorded(t, m, func(c policy.Connection) bool { return strings.HasPrefix(c.Error, "cut") })
-			// A later server watches it too, and uses the current policy.
+			// A later server also restarts the egress process, and applies the
+			// current policy.
 			if err := r.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -225,8 +227,8 @@ func awaitGatewayOf(t *testing.T, m machine.Machine) {
 	}
 }
 
-// TestGatewayEndsWithTheFolder moves a machine's folder away without using the
-// runtime. The egress process must end.
+// TestGatewayEndsWithTheFolder moves a machine's folder away without the
+// runtime's knowledge. The egress process must end.
 func TestGatewayEndsWithTheFolder(t *testing.T) {
 	dir := t.TempDir()
 	r := newRuntime(t, dir, engines(t)["runc"])
@@ -250,7 +252,7 @@ func TestGatewayEndsWithTheFolder(t *testing.T) {
 	if err := process.Wait(t.Context(), fd); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Close(); err != nil { // nothing is being started any more
+	if err := r.Close(); err != nil { // no process is being started any more
 		t.Fatal(err)
 	}
 	if n := gateways(t, dir); n != 0 {
@@ -267,8 +269,7 @@ func TestGatewayEndsWithTheFolder(t *testing.T) {
 	}
 }
 
-// TestMachinesAreApart acts as a machine that tries to reach the host and other
-// machines.
+// TestMachinesAreApart has a machine try to reach the host and other machines.
 func TestMachinesAreApart(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "secret of the host") }))
 	t.Cleanup(srv.Close)

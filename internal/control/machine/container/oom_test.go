@@ -13,8 +13,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// TestOutOfMemory lets real machines reach their memory limit. The kernel's log
-// names the process; gVisor has one process for the whole machine.
+// TestOutOfMemory has real machines reach their memory limit. The kernel's log
+// names the killed process. gVisor has one process for the whole machine.
 func TestOutOfMemory(t *testing.T) {
 	for name, path := range engines(t) {
 		t.Run(name, func(t *testing.T) {
@@ -69,8 +69,8 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// TestGuaranteedMemory checks that machines are not guaranteed more memory than
-// the host has, and that only running machines count.
+// TestGuaranteedMemory checks that the memory guaranteed to machines does not
+// exceed the host's memory, and that only running machines count.
 func TestGuaranteedMemory(t *testing.T) {
 	r := newRuntime(t, t.TempDir(), engines(t)["runc"])
 	var host unix.Sysinfo_t

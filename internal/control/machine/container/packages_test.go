@@ -45,9 +45,9 @@ npm install --registry "$0" --no-audit --no-fund is-number@7.0.0 >npm.log 2>&1 |
 	}
 }
 
-// packageServer serves a package repository with aloft-thing, and returns the
-// line that names it in a machine's sources. Like those of real packages, its
-// scripts create users, change owners and start services.
+// packageServer serves a package repository with aloft-thing, and returns its
+// line for a machine's sources list. Like those of real packages, its scripts
+// create users, change owners and start services.
 func packageServer(t *testing.T) string {
 	t.Helper()
 	need.Command(t, "dpkg-deb")
@@ -95,9 +95,9 @@ func packageServer(t *testing.T) string {
 	return "deb [trusted=yes] http://host.aloft.internal:" + port + "/ ./"
 }
 
-// TestPackagesOffline installs, upgrades and removes a package from a repository on
-// this host, saves the machine's disk in between, and asks for a package without a
-// network.
+// TestPackagesOffline installs, upgrades and removes a package from a
+// repository on this host, with a saved disk in between. It then requests a
+// package without a network.
 func TestPackagesOffline(t *testing.T) {
 	source := packageServer(t)
 	for name, path := range engines(t) {
@@ -145,8 +145,8 @@ func TestPackagesOffline(t *testing.T) {
 	}
 }
 
-// TestDockerFromPackages installs Docker in a running machine of the host's system. It
-// works at once.
+// TestDockerFromPackages installs Docker in a running machine of the host's system.
+// Docker must work at once.
 func TestDockerFromPackages(t *testing.T) {
 	need.Command(t, "busybox")
 	r := dockerRuntime(t)

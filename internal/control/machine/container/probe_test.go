@@ -34,13 +34,14 @@ func TestProbeSaysWhatIsMissing(t *testing.T) {
 	if c := probeEngine(t.Context(), "x", file, true, "mend it"); c.OK || c.Fix != "mend it" {
 		t.Errorf("an engine that does not run: %+v", c)
 	}
-	// proc cannot hold an upper layer: mounting fails there as on an overlay.
+	// proc cannot contain an upper layer: mounting fails there as it does on an
+	// overlay.
 	if c := probeOverlay("/proc"); c.OK || !strings.Contains(c.Name, "overlay") {
 		t.Errorf("overlay in /proc: %+v", c)
 	}
 }
 
-// TestProbeSaysWhereDockerRuns checks that the result tells for each runtime
+// TestProbeSaysWhereDockerRuns checks that the result says for each runtime
 // whether its machines can run Docker.
 func TestProbeSaysWhereDockerRuns(t *testing.T) {
 	runc := engines(t)["runc"]

@@ -19,7 +19,7 @@ import (
 )
 
 // openSockets is a Node program that opens the given number of connections.
-// When all are open, it sends a word on each and counts the answers.
+// When all are open, it sends a word on each and counts the replies.
 const openSockets = `
 const net = require('net'), [port, n] = process.argv.slice(1).map(Number);
 let open = 0, heard = 0, all = [];
@@ -30,8 +30,8 @@ for (let i = 0; i < n; i++) {
   all.push(c);
 }`
 
-// speakWebSocket is a Node program that implements a WebSocket by hand: it
-// sends one word and prints the answer.
+// speakWebSocket is a Node program with its own WebSocket implementation. It
+// sends one word and prints the reply.
 const speakWebSocket = `
 const c = require('http').get(process.argv[1], { headers: { Connection: 'Upgrade', Upgrade: 'websocket',
   'Sec-WebSocket-Version': '13', 'Sec-WebSocket-Key': 'dGhlIHNhbXBsZSBub25jZQ==' } });
@@ -41,7 +41,7 @@ c.on('upgrade', (res, socket) => {
 });
 c.on('response', r => { console.log('refused', r.statusCode); process.exit(1) });`
 
-// TestPrograms has programs in machines use the test's servers.
+// TestPrograms has programs in machines connect to the test's servers.
 func TestPrograms(t *testing.T) {
 	for _, name := range []string{"node", "curl", "ping"} {
 		need.Command(t, name)
@@ -67,7 +67,7 @@ func TestPrograms(t *testing.T) {
 	plain := httptest.NewServer(handler)
 	t.Cleanup(plain.Close)
 	secure := httptest.NewUnstartedServer(handler)
-	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // hide errors of clients that do not trust the CA
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // hide the errors of clients that do not trust the CA
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
@@ -101,7 +101,7 @@ func TestPrograms(t *testing.T) {
 				"an authority of our own":   {tls + "--cacert /tmp/authority.pem", "hello"},
 				"an authority nobody knows": {tls + "2>&1 | grep -c -i certificate", "1\n"},
 				"1,000 connections":         {fmt.Sprintf("node -e \"$0\" %d %d", many, sockets), fmt.Sprintf("heard %d\n", sockets)},
-				"ping":                      {"ping -n -c 1 -w 60 172.30.0.1 2>&1 | grep -c -E ' 1 (packets )?received" + noPing + "'", "1\n"}, // -w repeats an echo that was lost
+				"ping":                      {"ping -n -c 1 -w 60 172.30.0.1 2>&1 | grep -c -E ' 1 (packets )?received" + noPing + "'", "1\n"}, // -w repeats an echo request that was lost
 				"ping of others":            {"ping -n -c 1 -W 60 192.0.2.1 2>&1 | grep -c -E 'From 172.30.0.1 .*Packet filtered" + noPing + "'", "1\n"},
 				"ping of others by IPv6":    {"ping -n -c 1 -W 60 2001:db8::1 2>&1 | grep -c -E 'From fd00:a10f::1 .*Administratively prohibited" + noPing + "'", "1\n"},
 			} {

@@ -15,14 +15,14 @@ import (
 	"aloft/internal/need"
 )
 
-// sandboxed creates a machine in which the sandbox program is replaced by the
-// given build of it or of its test.
+// sandboxed creates a machine whose sandbox program is replaced by the given
+// build of the sandbox or of its test.
 func sandboxed(t *testing.T, engine string, build ...string) machine.Machine {
 	t.Helper()
 	return create(t, withSandbox(t, engine, build...), machine.Spec{Image: "host"})
 }
 
-// withSandbox makes such machines.
+// withSandbox returns a runtime whose machines contain that program.
 func withSandbox(t *testing.T, engine string, build ...string) *Runtime {
 	t.Helper()
 	conf := config(t, t.TempDir(), engine)
@@ -45,10 +45,10 @@ func withSandbox(t *testing.T, engine string, build ...string) *Runtime {
 
 const asUser = "setpriv --reuid=1000 --regid=1000 --clear-groups env HOME=/home/ubuntu "
 
-// TestEscapesInside runs the sandbox's table of escape attempts in machines of
-// runc and gVisor, as the agent's user and as root. gVisor has neither Landlock
-// nor mount_setattr; there, individual mounts, namespaces and the seccomp
-// filter must stop the attempts.
+// TestEscapesInside runs the sandbox's table of escape attempts in runc and
+// gVisor machines, as the agent's user and as root. gVisor has neither Landlock
+// nor mount_setattr, so there mounts, namespaces and the seccomp filter must
+// stop the attempts.
 func TestEscapesInside(t *testing.T) {
 	all := engines(t)
 	need.File(t, "runsc", builtRunsc) // built by hack/build-runsc.sh
@@ -70,8 +70,8 @@ func TestEscapesInside(t *testing.T) {
 	}
 }
 
-// TestSandboxInGVisor checks what the sandbox reports in a machine of class
-// "strong": which mechanisms it uses and what it cannot enforce there.
+// TestSandboxInGVisor checks which mechanisms the sandbox uses in a machine of
+// class "strong", and which restrictions it reports as not enforceable.
 func TestSandboxInGVisor(t *testing.T) {
 	engines(t)
 	need.File(t, "runsc", builtRunsc)
@@ -103,11 +103,11 @@ func TestSandboxInGVisor(t *testing.T) {
 
 // TestSandboxInDockersProfile runs the sandbox in a container with Docker's
 // default seccomp profile, which forbids new namespaces. The sandbox must run
-// no command and say what to change.
+// no command, and must say which setting to change.
 func TestSandboxInDockersProfile(t *testing.T) {
 	runc := engines(t)["runc"]
 	r := withSandbox(t, runc, "build")
-	r.mapped = false // its root is mounted where this test sees it
+	r.mapped = false // unmapped, so that this test sees the mount of the machine's root
 	m := create(t, r, machine.Spec{Image: "host"}).(*Machine)
 	text, err := os.ReadFile(filepath.Join(m.path("bundle"), "config.json"))
 	if err != nil {

@@ -68,9 +68,9 @@ func onThread(enter, do func() error) error {
 	return <-done
 }
 
-// TestLinkCutsSegments sends more data at once in both directions than fits
-// into a segment, with several segment sizes. A small one is what a container
-// in the machine with a small MTU would use. The data must arrive unchanged.
+// TestLinkCutsSegments sends more data at once than fits into a segment, in
+// both directions and with several segment sizes. A container with a small MTU
+// in the machine uses a small segment size. The data must arrive unchanged.
 func TestLinkCutsSegments(t *testing.T) {
 	need.Root(t)
 	namespace, _ := gatewayOfLink(t, policy.Network{Mode: policy.AllowAll, Open: []string{"127.0.0.1/32", "::1/128"}})

@@ -8,7 +8,7 @@ import (
 	"aloft/internal/control/machine"
 )
 
-// TestUpgrade checks that a machine which is started again by a newer server has that
+// TestUpgrade checks that a machine that a newer server starts again has that
 // server's programs, and keeps its files.
 func TestUpgrade(t *testing.T) {
 	for name, engine := range engines(t) {
@@ -29,7 +29,7 @@ func TestUpgrade(t *testing.T) {
 				t.Fatal(err)
 			}
 			conf.Binaries = newer
-			for range 2 { // with the record before the upgrade, and the one after
+			for range 2 { // once with the record from before the upgrade, and once with the new record
 				again, err := start(t, conf).Open(t.Context(), "m-1")
 				if err != nil {
 					t.Fatal(err)

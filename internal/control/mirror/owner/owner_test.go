@@ -10,8 +10,8 @@ import (
 	"aloft/internal/need"
 )
 
-// server is the user id of a server that is not root, and stranger that of a user who
-// is neither the server nor confined.
+// server is the user id of a server that is not root. stranger is the user id of a
+// user who is neither the server nor confined.
 const server, stranger = 12345, 23456
 
 // folder returns a folder of the server.
@@ -49,8 +49,8 @@ var operations = map[string]func(*os.Root) error{
 	"Empty":    Server(server).Empty,
 }
 
-// TestFollowsNoLink checks that no function changes anything outside of a folder in
-// which one of the server's folders has become a link.
+// TestFollowsNoLink checks that if a folder of the server has become a link, no
+// function changes a file outside of the root.
 func TestFollowsNoLink(t *testing.T) {
 	for name, do := range operations {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestFollowsNoLink(t *testing.T) {
 			if err := os.Symlink(outside.Name(), filepath.Join(root.Name(), "objects")); err != nil {
 				t.Fatal(err)
 			}
-			_ = do(root) // it may refuse
+			_ = do(root) // the function may refuse
 			for _, path := range []string{".", "file"} {
 				if uid, gid := ownerOf(t, outside, path); uid != server || gid != server {
 					t.Errorf("%s outside belongs to %d:%d", path, uid, gid)
@@ -74,9 +74,9 @@ func TestFollowsNoLink(t *testing.T) {
 	}
 }
 
-// TestOthersFiles checks that the functions refuse a folder that is not the server's,
-// and change no file of a user who is neither the server nor confined, such as a hard
-// link to a file elsewhere.
+// TestOthersFiles checks that the functions refuse a folder that does not belong to
+// the server. They must not change files of a user who is neither the server nor
+// confined, such as a hard link to a file elsewhere.
 func TestOthersFiles(t *testing.T) {
 	for name, do := range operations {
 		t.Run(name, func(t *testing.T) {
@@ -111,8 +111,8 @@ func TestOthersFiles(t *testing.T) {
 	}
 }
 
-// TestModesOfOthersFiles checks that Tidy changes the mode of no file or folder of a user
-// who is neither the server nor confined.
+// TestModesOfOthersFiles checks that Tidy does not change the mode of files and folders
+// of a user who is neither the server nor confined.
 func TestModesOfOthersFiles(t *testing.T) {
 	root := folder(t)
 	if err := root.WriteFile("HEAD", nil, 0o600); err != nil {

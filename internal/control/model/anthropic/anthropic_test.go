@@ -63,8 +63,8 @@ func TestWhatIsAskedFor(t *testing.T) {
 	}
 }
 
-// A turn that started without thinking continues without it, since the API
-// would reject it otherwise. Thinking is on again in the next turn.
+// A turn that has begun without thinking continues without it, because the API
+// would otherwise reject the request. The next turn uses thinking again.
 func TestThinkingIsTurnedOnWithinATurn(t *testing.T) {
 	turn := []conversation.Message{
 		conversation.Text(conversation.User, "hi"),

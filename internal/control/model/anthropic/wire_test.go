@@ -85,8 +85,8 @@ func TestStopReasons(t *testing.T) {
 	}
 }
 
-// The cache marks are at the end of the system prompt, of the tools, and of the
-// last two messages of the user.
+// Cache marks are at the ends of the system prompt, the tools and the last two
+// user messages.
 func TestCacheMarks(t *testing.T) {
 	s := modeltest.NewAnthropic(t)
 	s.Answer(func(int, modeltest.Request) modeltest.Reply { return modeltest.Reply{Text: "ok"} })
@@ -149,8 +149,8 @@ func TestThinkingFitsTheLimit(t *testing.T) {
 	}
 }
 
-// FuzzStream checks that any response of a server gives a reply or an error,
-// and never a panic.
+// FuzzStream checks that any response of a server leads to a reply or an error,
+// and never to a panic.
 func FuzzStream(f *testing.F) {
 	for _, name := range []string{"text.sse", "tool.sse", "thinking.sse"} {
 		f.Add([]byte(fixture(f, name)))

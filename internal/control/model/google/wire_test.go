@@ -103,8 +103,8 @@ func TestNoKey(t *testing.T) {
 	}
 }
 
-// FuzzStream checks that any response of a server gives a reply or an error,
-// and never a panic.
+// FuzzStream checks that any response of a server leads to a reply or an error,
+// and never to a panic.
 func FuzzStream(f *testing.F) {
 	f.Add([]byte(fixture(f, "calls.sse")))
 	f.Add([]byte("data: {\"candidates\":[null,{\"content\":{\"parts\":[null]}}],\"usageMetadata\":{\"promptTokenCount\":1e99}}\n\n"))

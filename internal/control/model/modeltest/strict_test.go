@@ -206,8 +206,8 @@ func TestGoogleIsStrict(t *testing.T) {
 	})
 }
 
-// In the current turn, calls must be accompanied by the reasoning that the
-// server sent with them, unchanged; and by none if thinking is off.
+// In the current turn, calls must be sent with the unchanged reasoning that the
+// server has sent with them, or without reasoning if thinking is off.
 func TestAnthropicWantsItsThinkingBack(t *testing.T) {
 	header := map[string]string{"X-Api-Key": modeltest.Key, "Anthropic-Version": "2023-06-01"}
 	sum := sha256.Sum256([]byte("modeltest I look."))

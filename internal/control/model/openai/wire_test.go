@@ -169,7 +169,8 @@ func TestHowResponsesEnd(t *testing.T) {
 	}
 }
 
-// A local server has no key, and must not get the host's.
+// A local server needs no key, and must not get the key in the host's
+// environment.
 func TestWithoutKey(t *testing.T) {
 	t.Setenv("OPENAI_API_KEY", "sk-of-the-host")
 	t.Setenv("OPENAI_BASE_URL", "http://elsewhere.invalid")
@@ -214,8 +215,8 @@ func fuzz(f *testing.F, api openai.API) {
 	})
 }
 
-// FuzzChat checks that any response of a server gives a reply or an error, and
-// never a panic.
+// FuzzChat checks that any response of a server leads to a reply or an error,
+// and never to a panic.
 func FuzzChat(f *testing.F) {
 	for _, name := range []string{"chat_tools.sse", "ollama.sse", "llamacpp.sse"} {
 		f.Add([]byte(fixture(f, name)))

@@ -104,8 +104,8 @@ scripts:
 	if got := req.Messages[3].PlainText(); got != "Shell passed 12 / 12 / " {
 		t.Errorf("last %q", got)
 	}
-	// A follow-up starts a script again, with new ids; a prompt that matches no
-	// other script plays the default.
+	// A follow-up starts a script again, with new ids. A prompt that matches no
+	// other script starts the default script.
 	req.Messages = append(req.Messages, conversation.Text(conversation.User, "please read a.go"))
 	again := work(t, play(t, script), req, func(conversation.ToolCall) string { return "" })
 	seen := map[string]bool{}
@@ -132,7 +132,7 @@ func TestTheSameRequestHasTheSameReply(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, _ := reply(t, scripted.Endless(0), req) // as another process would
+		b, _ := reply(t, scripted.Endless(0), req) // simulate another process
 		aj, _ := json.Marshal(a)
 		bj, _ := json.Marshal(b)
 		if string(aj) != string(bj) {
@@ -176,8 +176,8 @@ scripts:
 		req.Messages = append(req.Messages, r.Message, conversation.Message{Role: conversation.User, Blocks: []conversation.Block{
 			{Result: &conversation.ToolResult{CallID: c.ID, Text: "ok"}}}})
 		if turn == 0 || turn == 2 {
-			// As the loop does, have the conversation summarized and replaced
-			// by the summary; first with one turn kept, then with none.
+			// Replace the conversation by a summary, as the loop does: first
+			// with one turn kept, then with none.
 			old := fmt.Sprintf("[user] go\n[call %s of Shell] {}\n[result of %s] ok\n", c.ID, c.ID)
 			s, err := reply(t, m, model.Request{System: "sum up", Messages: []conversation.Message{conversation.Text(conversation.User, old)}})
 			if err != nil {
@@ -344,7 +344,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond) // a script may have delays
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond) // the context limits the delays that a script may have
 		defer cancel()
 		for ev, err := range scripted.Play(file).Stream(ctx, ask("x")) {
 			if err != nil || ev.Done == nil {

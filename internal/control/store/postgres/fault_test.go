@@ -87,8 +87,8 @@ type cut int
 
 const (
 	nowhere cut = iota
-	before      // before it reaches the database
-	after       // after the database has replied, without passing the reply on
+	before      // before the commit reaches the database
+	after       // after the database has replied, before the reply is forwarded
 )
 
 func newProxy(t *testing.T, url string) (*proxy, string) {
@@ -186,8 +186,8 @@ func (p *proxy) serve(client net.Conn) {
 	}
 }
 
-// cutCommits cuts the connection at the next commits, the given number of
-// times, then calls done.
+// cutCommits cuts the connection at each of the next commits, as many as times
+// says, and then calls done.
 func (p *proxy) cutCommits(times int32, where cut, done func()) {
 	left := times
 	judge := func(sent []byte) cut {
@@ -226,7 +226,7 @@ func TestConnectionIsLostAmidACommit(t *testing.T) {
 	}
 	wantHead(t, s, id, 8)
 
-	s.settleWithin = 1 // give up asking for the outcome at once
+	s.settleWithin = 1 // do not wait for the outcome
 	for i, where := range []cut{after, before} {
 		p.cutCommits(1, where, func() { p.down.Store(true) })
 		if err := grow(t, s, id, run); !errors.Is(err, store.ErrUnknown) || errors.Is(err, store.ErrUnreachable) {
@@ -261,7 +261,7 @@ func TestConnectionIsLostAmidATransaction(t *testing.T) {
 	}
 }
 
-// terminate ends connections from the database's side.
+// terminate makes the database end connections.
 func terminate(t *testing.T, url, which string) {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), url)
@@ -291,8 +291,8 @@ func TestListenerThatIsLostMissesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.down.Store(false)
-		// A Wait that has not started yet may find the database unreachable and
-		// say so.
+		// A Wait that has not started yet may return that the database is
+		// unreachable.
 		if err := <-done; err != nil && !errors.Is(err, store.ErrUnreachable) {
 			t.Fatal(err)
 		}
@@ -333,8 +333,8 @@ func TestSerializationFailureIsTriedAgain(t *testing.T) {
 	}
 }
 
-// If two transactions wait for each other's rows, PostgreSQL aborts one, which
-// is then retried.
+// If two transactions wait for each other's rows, PostgreSQL aborts one of
+// them, and the store retries it.
 func TestDeadlockEnds(t *testing.T) {
 	t.Parallel()
 	s := openTest(t, newDatabase(t))
@@ -467,7 +467,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	}
 }
 
-// TestQueriesAreTakenAsTheyAre lets PostgreSQL check every query against the
+// TestQueriesAreTakenAsTheyAre has PostgreSQL check every query against the
 // schema.
 func TestQueriesAreTakenAsTheyAre(t *testing.T) {
 	t.Parallel()

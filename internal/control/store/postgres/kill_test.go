@@ -12,9 +12,9 @@ import (
 	"aloft/internal/control/store/postgres/postgrestest"
 )
 
-// TestKill kills the database during appends. When it is back, everything
-// acknowledged is there, nothing rejected is, and the same store continues to
-// work.
+// TestKill kills the database during appends. After its restart, it must
+// contain every acknowledged event and no rejected one, and the same store must
+// continue to work.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t, true)
@@ -23,10 +23,10 @@ func TestKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	s.settleWithin = 1 // short, so that all ways to learn the outcome are used
+	s.settleWithin = 1 // short, so that every way to learn the outcome is used
 	const agents = 4
 	var ids [agents][2]string
-	var least, most [agents]int64 // numbers of events that must and that may be there
+	var least, most [agents]int64 // numbers of the events that must exist, and of those that may
 	for i := range ids {
 		ids[i][0], ids[i][1] = newTestAgent(t, s)
 		least[i], most[i] = 2, 2

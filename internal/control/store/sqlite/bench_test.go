@@ -32,8 +32,8 @@ func newTestAgent(t testing.TB, s *Store) (agentID, runID string) {
 
 var delta = &agent.TextDelta{Text: "a sentence or so of what a model has to say about the matter, as they come in one batch of deltas"}
 
-// round is how many appends and then plain inserts are measured alternately, so
-// that other load on the host affects both.
+// round is the number of appends, and of plain inserts, in each alternating
+// measurement. Alternation makes other load on the host affect both.
 const round = 250
 
 // BenchmarkAppend has agents append one event at a time, each after its
@@ -79,7 +79,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// plainTable is the table for the yardstick.
+// plainTable is the table used by the baseline benchmark.
 type plainTable struct {
 	b      *testing.B
 	insert *sql.Stmt

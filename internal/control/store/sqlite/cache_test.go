@@ -54,8 +54,8 @@ func TestCachedRowsAreNeverStale(t *testing.T) {
 	}
 }
 
-// TestCacheForgetsWhatWasReadBeforeAChange has a change come between a read of the
-// database and the end of get.
+// TestCacheForgetsWhatWasReadBeforeAChange has a change occur between get's
+// read of the database and its return.
 func TestCacheForgetsWhatWasReadBeforeAChange(t *testing.T) {
 	var c cache[string, int]
 	read := func(v int, changed bool) func() (int, error) {

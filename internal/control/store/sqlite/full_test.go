@@ -15,8 +15,8 @@ import (
 	"aloft/internal/need"
 )
 
-// TestDiskFull fills a small disk under the store. The store must contain
-// exactly the acknowledged events, and continue when there is room again.
+// TestDiskFull fills the small disk of a store. The store must contain exactly
+// the acknowledged events, and continue when there is free space again.
 func TestDiskFull(t *testing.T) {
 	need.Root(t)
 	dir := t.TempDir()

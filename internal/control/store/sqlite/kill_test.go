@@ -38,7 +38,8 @@ func TestMain(m *testing.M) {
 }
 
 // victim appends to several agents concurrently until it is killed. For each
-// acknowledged append it prints the agent's id and the last number.
+// acknowledged append it prints the agent's id and the number of the last
+// event.
 func victim(dir string) error {
 	s, err := Open(context.Background(), filepath.Join(dir, "aloft.db"), slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -95,7 +96,7 @@ func TestKill(t *testing.T) {
 }
 
 // killAmidst kills a victim after the given number of acknowledged appends, and
-// records everything that it has printed.
+// records all of the victim's output.
 func killAmidst(t *testing.T, dir string, appends int, acknowledged map[string]int64) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])

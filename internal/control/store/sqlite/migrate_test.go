@@ -10,8 +10,8 @@ import (
 	"aloft/internal/conversation"
 )
 
-// The migration finds the todo lists of agents that were created before their
-// positions were stored.
+// The migration finds the todo lists of agents that are older than the stored
+// positions of todo lists.
 func TestTodosFromBeforeTheyWereRemembered(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)

@@ -10,8 +10,8 @@ import (
 	"aloft/internal/control/store/table/query"
 )
 
-// hold blocks the writer until release is called, so that the requests made
-// meanwhile become one batch.
+// hold blocks the writer until release is called. Writes that are requested in
+// the meantime become one batch.
 func hold(t *testing.T, s *Store) (release func()) {
 	t.Helper()
 	begun, end := make(chan struct{}), make(chan struct{})
@@ -32,7 +32,7 @@ func hold(t *testing.T, s *Store) (release func()) {
 	}
 }
 
-// queue requests a write, and returns when it is in the queue.
+// queue requests a write, and returns when the write is in the queue.
 func queue(ctx context.Context, s *Store, do func(*table.Tx) error) <-chan error {
 	s.writer.mu.Lock()
 	before := len(s.writer.queue)

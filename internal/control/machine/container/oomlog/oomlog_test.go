@@ -10,8 +10,8 @@ import (
 	"aloft/internal/control/machine"
 )
 
-// TestParse parses messages of the kernel's log, with names that a machine
-// has chosen to look like those of another one.
+// TestParse parses messages of the kernel's log, including process names with
+// which a machine imitates another machine's messages.
 func TestParse(t *testing.T) {
 	log := strings.Split(strings.TrimSpace(`
 Tasks state (memory values in pages):

@@ -26,7 +26,7 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-// TestRecord records a process, and finds it until it has ended.
+// TestRecord checks that a recorded process is found until it has ended.
 func TestRecord(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "process.json")
 	if _, err := Open(file); !errors.Is(err, fs.ErrNotExist) {

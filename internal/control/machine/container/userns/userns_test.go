@@ -9,8 +9,8 @@ import (
 	"aloft/internal/need"
 )
 
-// TestIDsOnDisk checks that every id of a file's owner is mapped once, that the ids of
-// other machines are not, and that the maps are within the kernel's limits.
+// TestIDsOnDisk checks that every id of a file's owner is mapped once, that ids of
+// other machines are not mapped, and that the maps obey the kernel's limits.
 func TestIDsOnDisk(t *testing.T) {
 	const first = FirstID + 5*IDs
 	maps := idsOnDisk(first)
