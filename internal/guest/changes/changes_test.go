@@ -19,8 +19,9 @@ func git(t *testing.T, dir string, args ...string) {
 	}
 }
 
-// TestDiff compares a working tree with a commit: new files are in the diff, files
-// that git ignores or .cursorignore hides are not, and the index stays as it is.
+// TestDiff compares a working tree with a commit. New files must be in the
+// diff; files that git ignores or .cursorignore hides must not. The index must
+// not change.
 func TestDiff(t *testing.T) {
 	dir := t.TempDir()
 	if err := changes.Diff(t.Context(), dir, "", new(changes.Head), nil); !fault.Is(err, fault.KindConflict) {

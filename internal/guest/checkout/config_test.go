@@ -12,8 +12,8 @@ import (
 
 const gateway = "http://127.0.0.1:26499"
 
-// resolved returns the URL that git would request for repo with the
-// configuration.
+// resolved returns the URL that git with the configuration would request for
+// repo.
 func resolved(t *testing.T, c Config, repo string) string {
 	t.Helper()
 	text, err := c.Text()
@@ -53,7 +53,7 @@ func TestConfigLeadsToTheGateway(t *testing.T) {
 			t.Errorf("run of %s: %s is asked as %s, want %s", tt.run, tt.asked, got, gateway+tt.want)
 		}
 	}
-	// Local URLs of the machine are not rewritten.
+	// URLs of the machine's own files are not rewritten.
 	for _, local := range []string{"file:///workspace", "/workspace"} {
 		if got := resolved(t, Config{Gateway: gateway, RepoURLs: []string{"https://github.com/o/r"}}, local); got != local {
 			t.Errorf("%s is asked as %s", local, got)

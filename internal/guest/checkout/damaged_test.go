@@ -30,14 +30,14 @@ func write(t *testing.T, file, text string) {
 
 const workBranch = "aloft/work"
 
-// site is a clone with an agent's work in it, and its remote.
+// site is a clone that contains an agent's work, and its remote.
 type site struct {
 	*Repository
 	t        *testing.T
 	upstream string
 }
 
-// newSite clones a repository of one commit and adds one of the agent's.
+// newSite clones a repository of one commit and adds a commit of the agent's.
 func newSite(t *testing.T) *site {
 	t.Helper()
 	dir := t.TempDir()
@@ -88,9 +88,9 @@ func (s *site) remove(name string) {
 	}
 }
 
-// TestDamagedCloneIsDelivered damages an agent's clone in many ways. The work
-// must still be committed, shown and pushed, and no program that the clone's
-// configuration names may run.
+// TestDamagedCloneIsDelivered damages an agent's clone in many ways. The server
+// must still commit, show and push the work, and must not run programs that the
+// clone's configuration names.
 func TestDamagedCloneIsDelivered(t *testing.T) {
 	for name, damage := range map[string]func(s *site, program string){
 		"Nothing":       func(*site, string) {},
@@ -146,7 +146,7 @@ func TestDamagedCloneIsDelivered(t *testing.T) {
 			write(t, program, "#!/bin/sh\necho \"$0 $@\" >> "+ran+"\necho spoiled\n")
 			s.write("c.txt", "not committed\n")
 			damage(s, program)
-			if err := os.RemoveAll(ran); err != nil { // by the agent's own git
+			if err := os.RemoveAll(ran); err != nil { // made by the agent's own git
 				t.Fatal(err)
 			}
 
@@ -172,7 +172,7 @@ func TestDamagedCloneIsDelivered(t *testing.T) {
 				text, _ := os.ReadFile(ran)
 				t.Errorf("a program of the clone's configuration ran: %s", text)
 			}
-			for _, v := range os.Environ() { // those of the damage are not for the test's own git
+			for _, v := range os.Environ() { // the damage's variables must not affect the test's own git
 				if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "GIT_") {
 					t.Setenv(name, "")
 					_ = os.Unsetenv(name)
@@ -234,7 +234,8 @@ func TestUnpushedWorkIsBundled(t *testing.T) {
 	}
 }
 
-// TestMergeIsFinished commits in the middle of a merge.
+// TestMergeIsFinished commits in the middle of a merge. The commit must
+// complete the merge.
 func TestMergeIsFinished(t *testing.T) {
 	s := newSite(t)
 	s.git("checkout", "--quiet", "-b", "other", "origin/main")

@@ -34,7 +34,7 @@ func here(ctx context.Context, c Command) (int, error) {
 }
 
 // TestLocksAreWaitedForOrRemoved checks that lock files of a killed git are
-// removed, and that those of a running git are waited for.
+// removed, and that a commit waits for those of a running git.
 func TestLocksAreWaitedForOrRemoved(t *testing.T) {
 	r := &Repository{Path: t.TempDir(), Run: here, Own: t.TempDir(), System: system(t)}
 	for _, args := range [][]string{{"init", "--quiet"}, {"config", "user.email", "a@b.example"}, {"config", "user.name", "A"}, {"commit", "--quiet", "--allow-empty", "-m", "first"}} {
@@ -80,7 +80,7 @@ func TestLocksAreWaitedForOrRemoved(t *testing.T) {
 // work starts a git command that runs until the returned function is called.
 func work(t *testing.T, dir string, env []string, args ...string) (end func()) {
 	t.Helper()
-	worker := exec.CommandContext(t.Context(), args[0], args[1:]...) // until its input ends
+	worker := exec.CommandContext(t.Context(), args[0], args[1:]...) // the command runs until its input ends
 	worker.Dir, worker.Env = dir, append(os.Environ(), env...)
 	in, err := worker.StdinPipe()
 	if err != nil {
@@ -96,7 +96,7 @@ func work(t *testing.T, dir string, env []string, args ...string) (end func()) {
 	if _, err := io.WriteString(in, "HEAD\n"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := out.Read(make([]byte, 1)); err != nil { // it is git by now, and no copy of this process
+	if _, err := out.Read(make([]byte, 1)); err != nil { // the process is git by now, not a copy of this process
 		t.Fatal(err)
 	}
 	return func() {
@@ -111,8 +111,8 @@ func work(t *testing.T, dir string, env []string, args ...string) (end func()) {
 	}
 }
 
-// TestBusy checks that a git that was started elsewhere but works in the clone
-// counts, and that one in another clone does not.
+// TestBusy checks that a git that was started elsewhere counts if it works in
+// the clone, and not if it works in another clone.
 func TestBusy(t *testing.T) {
 	root := t.TempDir()
 	r := &Repository{Path: filepath.Join(root, "clone"), Run: here}
@@ -163,7 +163,7 @@ func TestBusy(t *testing.T) {
 			}
 		})
 	}
-	held, err := os.Create(lock) // by a program that is no git
+	held, err := os.Create(lock) // the program that holds the file is not git
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// hookFailed returns the output of the project's hook that is in err.
+// hookFailed returns the output of the failed project hook that err contains.
 func hookFailed(t *testing.T, err error) string {
 	t.Helper()
 	f, ok := errors.AsType[*Failure](err)
@@ -19,8 +19,8 @@ func hookFailed(t *testing.T, err error) string {
 	return f.Detail
 }
 
-// TestCommitHooks runs the project's own hooks, from wherever its configuration
-// puts them. Their refusals are reported, and their changes are committed.
+// TestCommitHooks runs the project's own hooks, wherever its configuration puts
+// them. Their refusals must be reported, and their changes must be committed.
 func TestCommitHooks(t *testing.T) {
 	s := newSite(t)
 	s.Secret = "s3cr3t-credential"
@@ -51,7 +51,7 @@ func TestCommitHooks(t *testing.T) {
 	}
 }
 
-// TestCommitHookThatFormats has a hook change a file that was already staged.
+// TestCommitHookThatFormats has a hook change a file that is already staged.
 func TestCommitHookThatFormats(t *testing.T) {
 	s := newSite(t)
 	s.write(".git/hooks/pre-commit", "#!/bin/sh\necho formatted > a.txt\n")
@@ -62,8 +62,8 @@ func TestCommitHookThatFormats(t *testing.T) {
 	}
 }
 
-// TestHookThatDoesNotEnd checks that such a hook is killed, with all processes
-// that it started.
+// TestHookThatDoesNotEnd checks that a hook that hangs is killed with all
+// processes that it has started.
 func TestHookThatDoesNotEnd(t *testing.T) {
 	s := newSite(t)
 	s.HookLimit = 500 * time.Millisecond
@@ -78,8 +78,8 @@ func TestHookThatDoesNotEnd(t *testing.T) {
 	}
 }
 
-// TestHookThatSaysTooMuch checks that a hook's output is truncated, keeping the
-// end.
+// TestHookThatSaysTooMuch checks that only the end of a hook's long output is
+// kept.
 func TestHookThatSaysTooMuch(t *testing.T) {
 	s := newSite(t)
 	s.write(".git/hooks/pre-commit", "#!/bin/sh\nyes 'a line that is long enough' | head -n 200000\necho the reason\nexit 1\n")
@@ -90,8 +90,8 @@ func TestHookThatSaysTooMuch(t *testing.T) {
 	}
 }
 
-// TestPushHook checks that the project's pre-push hook gets the same input as
-// from git.
+// TestPushHook checks that the project's pre-push hook gets the input that git
+// would give it.
 func TestPushHook(t *testing.T) {
 	s := newSite(t)
 	told := filepath.Join(t.TempDir(), "told")
@@ -124,8 +124,8 @@ func TestPushHook(t *testing.T) {
 	}
 }
 
-// TestHooksThatCannotBeFound checks that the report says so if the clone's
-// configuration is damaged.
+// TestHooksThatCannotBeFound checks that the report says that the hooks cannot
+// be found if the clone's configuration is damaged.
 func TestHooksThatCannotBeFound(t *testing.T) {
 	s := newSite(t)
 	s.write(".git/hooks/pre-commit", "#!/bin/sh\nexit 1\n")

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestPushWaitsForRoom checks that a push waits while the machine has no room
-// for git's processes, and returns other errors at once.
+// TestPushWaitsForRoom checks that a push waits while the machine's process
+// limit leaves no processes for git, and returns other errors at once.
 func TestPushWaitsForRoom(t *testing.T) {
 	for _, c := range []struct {
 		says  string

@@ -39,7 +39,7 @@ func TestWake(t *testing.T) {
 }
 
 // TestWakeOfWhoDoesNotAnswer checks that Wake waits for a hanging server until
-// the caller's context ends, and reports one that exits.
+// the caller's context ends, and returns an error for a server that exits.
 func TestWakeOfWhoDoesNotAnswer(t *testing.T) {
 	l, err := net.Listen("unix", "@"+Socket(64_999))
 	if err != nil {
@@ -54,7 +54,7 @@ func TestWakeOfWhoDoesNotAnswer(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for range 2 { // the first of them is the one that was left
+		for range 2 { // the first connection is the abandoned one
 			if conn, err := l.Accept(); err == nil {
 				_ = conn.Close()
 			}
@@ -85,11 +85,11 @@ func TestScreen(t *testing.T) {
 	}
 }
 
-// TestPrograms checks that the desktop programs that an image has are started,
-// and that their configuration names the folder that they are in.
+// TestPrograms checks that the desktop programs in an image are started, and
+// that their configuration contains the folder in which they are.
 func TestPrograms(t *testing.T) {
 	dir := t.TempDir()
-	for range 2 { // what is there is written again
+	for range 2 { // overwrites existing files
 		if err := Furnish(dir); err != nil {
 			t.Fatal(err)
 		}
@@ -137,13 +137,13 @@ func TestPrograms(t *testing.T) {
 }
 
 // TestScripts checks how the dock and the browser are started and configured
-// for the user, whose own configuration takes precedence.
+// for the user. The user's own configuration must take precedence.
 func TestScripts(t *testing.T) {
 	dir, home, bin := t.TempDir(), t.TempDir(), t.TempDir()
 	if err := Furnish(dir); err != nil {
 		t.Fatal(err)
 	}
-	for _, program := range []string{"plank", "google-chrome-stable"} { // which tell how they are called
+	for _, program := range []string{"plank", "google-chrome-stable"} { // the stand-ins print their arguments
 		if err := os.WriteFile(filepath.Join(bin, program), []byte("#!/bin/sh\nprintf '%s\\n' \"${0##*/}\" \"$@\"\n"), 0o755); err != nil {
 			t.Fatal(err)
 		}

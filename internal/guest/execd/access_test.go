@@ -54,8 +54,8 @@ func TestArtifacts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Files that are still being uploaded are not listed, and neither are links that lead out of
-	// the folder.
+	// Files that are still being uploaded are not listed. Nor are links that lead out of the
+	// folder.
 	if err := os.WriteFile(filepath.Join(folder, "shots", ".upload-0123"), []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestArtifacts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 2 { // the second from what is remembered
+	for range 2 { // the second list comes from the cache
 		got := list()
 		if len(got) != len(want) {
 			t.Errorf("%v", got)
@@ -80,7 +80,7 @@ func TestArtifacts(t *testing.T) {
 			}
 		}
 	}
-	want["a.txt"] = []byte("other") // as long, and maybe in the same tick of the clock
+	want["a.txt"] = []byte("other") // the new contents have the same length, and maybe the same modification time
 	if err := os.WriteFile(filepath.Join(folder, "a.txt"), want["a.txt"], 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestArtifacts(t *testing.T) {
 	}
 }
 
-// upload returns all artifacts, reading reply by reply.
+// upload returns all artifacts. It reads one reply at a time.
 func upload(t *testing.T, r *rig, limit int64) map[string][]byte {
 	t.Helper()
 	got := map[string][]byte{}
@@ -217,7 +217,8 @@ func TestRemoteAccess(t *testing.T) {
 	if found, err := r.control().DownloadCursorServer(t.Context(), connect.NewRequest(&agentv1.DownloadCursorServerRequest{})); err != nil || !strings.Contains(found.Msg.GetProgram(), "python3") {
 		t.Errorf("%v, %v", found, err)
 	}
-	// If no server is found, the error says which ones were looked for.
+	// If no server is found, the error lists the programs that were searched
+	// for.
 	none := serve(t, Config{RemoteServers: []editor.Program{{Paths: []string{"no-such-server", "/no/%s/server"}}}})
 	_, err = none.control().WarmRemoteAccessServer(t.Context(), connect.NewRequest(&agentv1.WarmRemoteAccessServerRequest{}))
 	if connect.CodeOf(err) != connect.CodeNotFound || !strings.Contains(err.Error(), "image") {
@@ -241,7 +242,7 @@ func TestTerminalService(t *testing.T) {
 	t.Cleanup(func() { _ = host.Close() })
 	r := serve(t, Config{Terminals: host})
 	c := agentv1connect.NewTerminalServiceClient(r.client, r.url, connect.WithInterceptors(bearer(testToken)))
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // that ends a hang
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // the timeout ends a hang
 	defer cancel()
 	made, err := c.CreateTerminal(ctx, connect.NewRequest(&agentv1.CreateTerminalRequest{Name: "t1", Command: "cat", Columns: 70}))
 	if err != nil || !made.Msg.GetCreated() || made.Msg.GetTerminal().GetColumns() != 70 {
@@ -281,7 +282,7 @@ func TestTerminalService(t *testing.T) {
 	var read *connect.Response[agentv1.ReadTerminalResponse]
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for { // the terminal's echo comes first, and then cat's
+	for { // the terminal's echo comes before cat's output
 		read, err = c.ReadTerminal(ctx, connect.NewRequest(&agentv1.ReadTerminalRequest{Name: "t1", HistoryLines: -1}))
 		if err != nil || strings.Count(read.Msg.GetText(), "hello ä") >= 2 {
 			break
@@ -318,8 +319,8 @@ func TestTerminalService(t *testing.T) {
 }
 
 // TestUsualRemoteServers checks that known remote servers are started with
-// their flags. The stand-ins have their names, refuse all other flags, and
-// serve HTTP.
+// their flags. The stand-ins have the servers' names, refuse all other flags,
+// and serve HTTP.
 func TestUsualRemoteServers(t *testing.T) {
 	python := need.Command(t, "python3")
 	for name, script := range map[string]string{
@@ -350,7 +351,7 @@ exec ` + python + ` -m http.server --bind "${2%:*}" "${2##*:}"`,
 			}
 		})
 	}
-	// The editor's own build is found below the home folder, by its commit.
+	// The editor's own build is found below the home folder, by its commit id.
 	home := t.TempDir()
 	program := filepath.Join(home, ".cursor-server/bin/abc123/bin/cursor-server")
 	if err := os.MkdirAll(filepath.Dir(program), 0o755); err != nil {

@@ -20,7 +20,7 @@ func openLog(t *testing.T, dir string) *callLog {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = l.close() }) // some tests close it themselves
+	t.Cleanup(func() { _ = l.close() }) // some tests close the log themselves
 	return l
 }
 

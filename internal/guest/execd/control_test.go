@@ -55,13 +55,13 @@ func TestEveryRequestNeedsTheToken(t *testing.T) {
 	if n := strings.Count(r.log.String(), "refused a request"); n == 0 || n > failuresPerSecond*(2+int(time.Since(began).Seconds())) {
 		t.Errorf("%d refusals are logged in %s", n, time.Since(began))
 	}
-	// A server without a token is refused, since that is always a mistake.
+	// A server without a token is refused, because it is always a mistake.
 	if _, err := New(Config{Token: "secret", StateDir: t.TempDir()}); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("a server with a bad token: %v", err)
 	}
 }
 
-// TestTokenChanges replaces the token; the old one is refused from then on.
+// TestTokenChanges replaces the token. The old token must then be refused.
 func TestTokenChanges(t *testing.T) {
 	r := serve(t, Config{})
 	other := strings.Repeat("ab", 32)
@@ -150,7 +150,7 @@ func TestExec(t *testing.T) {
 		say("part")
 		return "whole"
 	})}})
-	for range 2 { // it attaches the second time
+	for range 2 { // the second request attaches to the running call
 		stream, err := r.control().Exec(t.Context(), connect.NewRequest(&agentv1.ExecRequest{CallId: "c1", ToolCall: shellCall("x")}))
 		if err != nil {
 			t.Fatal(err)
@@ -187,7 +187,7 @@ func TestFiles(t *testing.T) {
 	if got, err := read(filepath.Join(dir, "a/b.txt")); got != "one" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
-	// A write keeps the file's mode and hard links to it.
+	// A write preserves the file's mode and hard links.
 	if err := errors.Join(os.Chmod(filepath.Join(dir, "a/b.txt"), 0o755), os.Symlink("a/b.txt", filepath.Join(dir, "link"))); err != nil {
 		t.Fatal(err)
 	}
@@ -326,7 +326,7 @@ func TestGetDiff(t *testing.T) {
 		t.Error("an ignored file is in the diff")
 	}
 	seen := map[string]bool{clean: true, hash(): true}
-	put("bin", "\x00\xfe") // only the object's name shows it
+	put("bin", "\x00\xfe") // the diff shows the change only in the object's name
 	seen[hash()] = true
 	if len(seen) != 3 {
 		t.Errorf("hashes %v, want three", slices.Collect(maps.Keys(seen)))
@@ -379,7 +379,8 @@ func TestUpdateEnvironmentVariables(t *testing.T) {
 }
 
 // TestGetDiffOfTheSameMoment changes a file right after the index was written,
-// so that its size and times are those in the index.
+// so that the file's size and times equal those in the index. The diff must
+// still contain the change.
 func TestGetDiffOfTheSameMoment(t *testing.T) {
 	need.Command(t, "git")
 	dir := t.TempDir()
@@ -403,7 +404,7 @@ func TestGetDiffOfTheSameMoment(t *testing.T) {
 		}
 	}
 	git("init", "-q")
-	git("config", "core.trustctime", "false") // which no test can set
+	git("config", "core.trustctime", "false") // no test can set the ctime
 	put("file", "1\n")
 	git("add", "file")
 	git("commit", "-q", "-m", "one")
@@ -424,7 +425,7 @@ func TestGetDiffOfTheSameMoment(t *testing.T) {
 func TestGetDiffCursorIgnore(t *testing.T) {
 	need.Command(t, "git")
 	top := t.TempDir()
-	dir := filepath.Join(top, "work") // the repository begins above the workspace
+	dir := filepath.Join(top, "work") // the repository's root is above the workspace
 	git := func(args ...string) {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-c", "user.name=a", "-c", "user.email=a@b"}, args...)...)

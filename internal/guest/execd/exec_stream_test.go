@@ -35,12 +35,12 @@ func TestExecStreamRunsACallOnce(t *testing.T) {
 			t.Fatalf("delta is %v, want %q", d, want)
 		}
 	}
-	first.cut() // the call goes on
+	first.cut() // the call continues
 
 	second := r.stream(t)
 	second.ask("c1", shellCall("x"))
-	second.ask("c1", shellCall("x")) // on the same stream: nothing more comes of it
-	second.beat()                    // whose answer says that both were heard
+	second.ask("c1", shellCall("x")) // on the same stream, so the call sends nothing more there
+	second.beat()                    // the reply confirms that the server has read both messages
 	heard := false
 	for i, want := range []string{"one", "two", "three"} {
 		if want == "three" {
@@ -97,7 +97,8 @@ func TestExecStreamAfterARestart(t *testing.T) {
 	s.ack("acked")
 	s.ask("long", shellCall("long"))
 	s.next()
-	// The record is the state of a running call after kill -9.
+	// Write the record that a call leaves if exec-daemon is killed with SIGKILL
+	// while the call runs.
 	if err := before.calls.record.start("killed"); err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +154,7 @@ func TestExecStreamAttachesWithoutStarting(t *testing.T) {
 	if done := s.result(); !done.GetNeverStarted() || !done.GetIsError() {
 		t.Errorf("an unknown call: %v", done)
 	}
-	s.ask("c1", shellCall("x")) // it may still be started by whoever has all of it
+	s.ask("c1", shellCall("x")) // a client that sends the whole call can still start it
 	if done := s.result(); done.GetText() != "ran" {
 		t.Errorf("started after that: %v", done)
 	}
@@ -171,9 +172,9 @@ func TestExecStreamAttachesWithoutStarting(t *testing.T) {
 	}
 }
 
-// TestExecStreamUnhooked checks that a call for which no hooks were run does
+// TestExecStreamUnhooked checks that a call for which no hooks have run does
 // not start once the machine has hooks, whoever created them. After the hooks
-// have run, the same id starts.
+// have run, a call with the same id must start.
 func TestExecStreamUnhooked(t *testing.T) {
 	var runs atomic.Int32
 	workspace := t.TempDir()
@@ -201,7 +202,7 @@ func TestExecStreamUnhooked(t *testing.T) {
 	if done := unhooked("c2"); !done.GetHooked() || !done.GetIsError() || runs.Load() != 1 {
 		t.Errorf("with a hook: %v, and %d calls ran", done, runs.Load())
 	}
-	if done := unhooked("c1"); done.GetHooked() || done.GetText() != "ran" { // started before
+	if done := unhooked("c1"); done.GetHooked() || done.GetText() != "ran" { // the call had started before
 		t.Errorf("a known call: %v", done)
 	}
 	s.ask("c2", shellCall("x"))
@@ -257,7 +258,7 @@ func TestExecStreamSlowReader(t *testing.T) {
 	piece := strings.Repeat("x", 16<<10)
 	r := serve(t, Config{Tools: []tool.Tool{shellTool(func(_ context.Context, command string, say func(string)) string {
 		if command == "loud" {
-			for range pieces { // 32 MiB: beyond every window on the way
+			for range pieces { // 32 MiB: more than all buffers on the way
 				say(piece)
 			}
 		}
@@ -270,8 +271,8 @@ func TestExecStreamSlowReader(t *testing.T) {
 	if done := other.result(); done.GetText() != "done" {
 		t.Fatalf("%v", done)
 	}
-	// The call with much output ends though nobody reads it. A client that attaches later gets
-	// the end of its output.
+	// The call with much output ends although nobody reads it. A client that attaches later
+	// gets the end of its output.
 	other.ask("loud", shellCall("loud"))
 	last, heard := uint64(0), 0
 	for {
@@ -302,7 +303,7 @@ func TestExecStreamSlowReader(t *testing.T) {
 func TestExecStreamManyAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	var all sync.WaitGroup
-	all.Add(100) // each waits for all: none is held up by another
+	all.Add(100) // each command waits for all others, so no call may block another
 	r := serve(t, Config{Tools: []tool.Tool{shellTool(func(_ context.Context, command string, say func(string)) string {
 		all.Done()
 		all.Wait()
@@ -345,7 +346,7 @@ func TestExecStreamRefusesTooManyCalls(t *testing.T) {
 
 func TestExecStreamWithoutDisk(t *testing.T) {
 	r := serve(t, Config{Tools: []tool.Tool{shellTool(func(context.Context, string, func(string)) string { return "ran" })}})
-	// With its file closed, writing to the log fails as on a full disk.
+	// With the log's file closed, writes to the log fail as on a full disk.
 	if err := r.calls.record.file.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -354,7 +355,7 @@ func TestExecStreamWithoutDisk(t *testing.T) {
 	if done := s.result(); !done.GetIsError() || !strings.Contains(done.GetText(), "not run") {
 		t.Errorf("%v", done)
 	}
-	// Reopened, so that the cleanup can close it.
+	// Reopen the file, so that the cleanup can close it.
 	var err error
 	if r.calls.record.file, err = os.Open(os.DevNull); err != nil {
 		t.Fatal(err)

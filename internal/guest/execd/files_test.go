@@ -24,8 +24,8 @@ func (r *rig) files() agentv1connect.FileServiceClient {
 	return agentv1connect.NewFileServiceClient(r.client, r.url, connect.WithInterceptors(bearer(testToken)))
 }
 
-// TestReadFiveGigabytes checks that a file that does not fit in memory is sent
-// in pieces.
+// TestReadFiveGigabytes checks that a file that does not fit into memory is
+// sent in pieces.
 func TestReadFiveGigabytes(t *testing.T) {
 	r := serve(t, Config{})
 	const size = 5 << 30
@@ -90,7 +90,7 @@ func send(ctx context.Context, files agentv1connect.FileServiceClient, first *ag
 	if err := stream.Send(first); err == nil {
 		for _, p := range pieces {
 			if stream.Send(&agentv1.WriteFileRequest{Contents: p}) != nil {
-				break // the reply says why
+				break // the reply contains the error
 			}
 		}
 	}
@@ -108,7 +108,7 @@ func TestWriteFile(t *testing.T) {
 	_, _ = rand.Read(piece)
 	var pieces [][]byte
 	sum := sha256.New()
-	for range 80 { // more than one message may hold
+	for range 80 { // more than fits into one message
 		pieces = append(pieces, piece)
 		_, _ = sum.Write(piece)
 	}
@@ -134,7 +134,7 @@ func TestWriteFile(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// An upload that is aborted writes nothing.
+	// An aborted upload changes no file.
 	ctx, cancel := context.WithCancel(t.Context())
 	stream := files.WriteFile(ctx)
 	if err := stream.Send(&agentv1.WriteFileRequest{Path: "dir/new", SizeBytes: -1, Contents: piece}); err != nil {
@@ -151,8 +151,8 @@ func TestWriteFile(t *testing.T) {
 	}
 }
 
-// TestNoTearing has two clients write a file while one reads it: each must see
-// a whole file.
+// TestNoTearing has two clients write a file while another reads it. The reader
+// must always get a complete version.
 func TestNoTearing(t *testing.T) {
 	r := serve(t, Config{})
 	var writing sync.WaitGroup
@@ -218,7 +218,7 @@ func TestReadTextInParts(t *testing.T) {
 			t.Errorf("limit %d: another text", limit)
 		}
 	}
-	for at := range int64(12) { // in the middle of a character
+	for at := range int64(12) { // the offset is in the middle of a character
 		part, err := read(at, 8)
 		if err != nil || !utf8.ValidString(part.GetContents()) || part.GetOffset() > at || !strings.HasPrefix(text[part.GetOffset():], part.GetContents()) {
 			t.Errorf("at %d: %v, %v", at, part, err)

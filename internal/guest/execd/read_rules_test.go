@@ -12,7 +12,7 @@ import (
 	"aloft/internal/wire/agentv1/agentv1connect"
 )
 
-// rulesOf returns what ReadRules reports about a workspace with the files.
+// rulesOf returns ReadRules' reply for a workspace that contains the files.
 func rulesOf(t *testing.T, files map[string]string, which RuleFiles) *agentv1.ReadRulesResponse {
 	t.Helper()
 	dir := t.TempDir()

@@ -21,8 +21,8 @@ import (
 
 const secret = "s3cr3t-value/of+a key"
 
-// injected returns the value of a variable in an environment that names its
-// secrets.
+// injected returns the value of a variable in an environment that lists which
+// variables are secrets.
 func injected(name string) string {
 	return map[string]string{
 		"CLOUD_AGENT_INJECTED_SECRET_NAMES":  "DEPLOY_KEY, SHORT",
@@ -49,8 +49,8 @@ func TestSecretsDoNotLeave(t *testing.T) {
 		done = element.GetCompleted()
 	}
 	want := "key: [REDACTED], hex [REDACTED] and 1\nanother-secre"
-	// If the two pieces come far apart in time, a beginning that is too short to be a secret is
-	// shown.
+	// If the two halves of a secret arrive far apart, the first half is output if it is too
+	// short to count as a secret.
 	if got := strings.Replace(heard.String(), "s3cr3t-[", "[", 1); got != want {
 		t.Errorf("heard %q", heard.String())
 	}
@@ -65,8 +65,8 @@ func TestSecretsDoNotLeave(t *testing.T) {
 	}
 }
 
-// TestTheEndOfAnIdleLineLeaves checks that a prompt that might begin a secret
-// is sent while its command waits for input.
+// TestTheEndOfAnIdleLineLeaves checks that a prompt that might be the beginning
+// of a secret is sent while its command waits for input.
 func TestTheEndOfAnIdleLineLeaves(t *testing.T) {
 	shown := make(chan struct{})
 	var once sync.Once
@@ -137,7 +137,7 @@ func TestSecretsDoNotLeaveByErrorsOrTheDiff(t *testing.T) {
 	if err != nil || !strings.Contains(res.Msg.GetDiff(), "+key = [REDACTED]") {
 		t.Errorf("%v, %v", res, err)
 	}
-	// An editor writes back what it has read, so files are not redacted.
+	// Files are not redacted, because an editor writes back what it has read.
 	text, err := r.control().ReadTextFile(t.Context(), connect.NewRequest(&agentv1.ReadTextFileRequest{Path: "f"}))
 	if err != nil || text.Msg.GetContents() != "key = "+secret+"\n" {
 		t.Errorf("%v, %v", text, err)

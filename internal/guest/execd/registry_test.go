@@ -9,12 +9,12 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// TestRegistry checks every number of the registry: it has a typed message with
-// arguments and a result that can be an error. A tool that machines do not run
-// says what it would need.
+// TestRegistry checks that every number in the registry has typed arguments and
+// a result that can be an error, and that the entry of a tool that machines do
+// not run says what running it would need.
 func TestRegistry(t *testing.T) {
 	all := new(agentv1.ToolCall).ProtoReflect().Descriptor().Oneofs().ByName("tool").Fields()
-	// 36 tools have the numbers that existing clients know; ReportFindings is Aloft's own.
+	// 36 tools have numbers that existing clients know. ReportFindings is Aloft's own.
 	if all.Len() != 37 {
 		t.Errorf("the registry has %d tools, want 37", all.Len())
 	}

@@ -14,7 +14,7 @@ import (
 	"aloft/internal/wire/agentv1/agentv1connect"
 )
 
-// hooks returns a server on a workspace with a hooks.json.
+// hooks starts a server on a workspace that contains a hooks.json.
 func hooks(t *testing.T, text string) (agentv1connect.HookServiceClient, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -43,7 +43,8 @@ func TestRunHooks(t *testing.T) {
 		}
 		return res.Msg
 	}
-	// The hooks of an event see the changes that hooks of earlier events made.
+	// The hooks of an event see the changes made by the hooks of earlier
+	// events.
 	res := run(
 		&agentv1.HookEvent{Name: "preToolUse", Subject: "Shell", Fields: []byte(`{"tool_name":"Shell","tool_input":{"command":"ls"}}`)},
 		&agentv1.HookEvent{Name: "beforeShellExecution", Subject: "ls", Fields: []byte(`{"command":"ls"}`)},
@@ -57,7 +58,7 @@ func TestRunHooks(t *testing.T) {
 	if len(res.GetWarnings()) != 1 || !slices.Contains(res.GetPresent(), "stop") || slices.Contains(res.GetPresent(), "postToolUse") {
 		t.Errorf("warnings %q, present %q", res.GetWarnings(), res.GetPresent())
 	}
-	// Hooks see a file as it is in the machine, without redaction.
+	// Hooks get a file's content unredacted.
 	if err := os.WriteFile(filepath.Join(dir, "secret.txt"), []byte("hello"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -77,8 +78,8 @@ func TestRunHooks(t *testing.T) {
 	}
 }
 
-// TestTranscript sends a conversation in pieces. Hooks must find the
-// conversation in the agent's home folder and nowhere else.
+// TestTranscript sends a conversation in pieces. Hooks must find it in the
+// agent's home folder, and it must be nowhere else.
 func TestTranscript(t *testing.T) {
 	dir, home, outside := t.TempDir(), t.TempDir(), t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, ".cursor"), 0o755); err != nil {
@@ -99,7 +100,7 @@ func TestTranscript(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		seen, _ := os.ReadFile(filepath.Join(dir, "seen")) // none is ""
+		seen, _ := os.ReadFile(filepath.Join(dir, "seen")) // a file that does not exist counts as ""
 		if string(seen) != want || res.Msg.GetTranscriptSize() != int64(len(want)) {
 			t.Errorf("%q at %d: the hook saw %q of %d bytes, want %q", piece, at, seen, res.Msg.GetTranscriptSize(), want)
 		}
@@ -125,7 +126,7 @@ func TestTranscript(t *testing.T) {
 }
 
 // TestHooksAreToldTheFolder checks that hooks of a Shell call get the shell's
-// current folder, and others the folder in the request.
+// current folder, and that other hooks get the folder in the request.
 func TestHooksAreToldTheFolder(t *testing.T) {
 	client, dir := hooks(t, `{"version":1,"hooks":{"preToolUse":[{"command":"cat > told"}]}}`)
 	for want, e := range map[string]*agentv1.HookEvent{

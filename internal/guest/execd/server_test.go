@@ -98,7 +98,7 @@ func (r *rig) control() agentv1connect.ControlServiceClient {
 	return agentv1connect.NewControlServiceClient(r.client, r.url, connect.WithInterceptors(bearer(testToken)))
 }
 
-// stream is an ExecStream whose hello has been read.
+// stream is an ExecStream whose hello message has been read.
 type stream struct {
 	*connect.BidiStreamForClient[agentv1.ExecStreamElement, agentv1.ExecServerElement]
 	t   *testing.T
@@ -152,8 +152,8 @@ func (s *stream) ask(id string, call *agentv1.ToolCall) {
 	}})
 }
 
-// control sends a control message and then a heartbeat. When the heartbeat is
-// answered, the message has had its effect.
+// control sends a control message and then a heartbeat. The reply to the
+// heartbeat confirms that the message has taken effect.
 func (s *stream) control(m *agentv1.ExecClientControlMessage) {
 	s.t.Helper()
 	s.send(&agentv1.ExecStreamElement{Element: &agentv1.ExecStreamElement_ExecClientControlMessage{ExecClientControlMessage: m}})

@@ -49,7 +49,7 @@ func TestWriteFileOnlyIf(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		first *agentv1.WriteFileRequest
-		code  connect.Code // 0 is success
+		code  connect.Code // 0 means success
 		holds string
 	}{
 		{"as it was read", &agentv1.WriteFileRequest{Path: "f", IfSha256: strings.ToUpper(old)}, 0, "new"},
@@ -67,7 +67,7 @@ func TestWriteFileOnlyIf(t *testing.T) {
 			t.Errorf("%s: it holds %q", tt.name, b)
 		}
 	}
-	// The file changes while the contents are being sent.
+	// The file changes while the contents are sent.
 	stale := r.write(t, "f", "stale")
 	writing := r.files().WriteFile(t.Context())
 	if err := writing.Send(&agentv1.WriteFileRequest{Path: "f", SizeBytes: -1, IfSha256: stale, Contents: []byte("mine")}); err != nil {
@@ -115,7 +115,7 @@ func TestTendFiles(t *testing.T) {
 	for _, tt := range []struct {
 		what string
 		err  error
-		code connect.Code // 0 is success
+		code connect.Code // 0 means success
 	}{
 		{"make", folder("new/deep"), 0},
 		{"make again", folder("new/deep"), connect.CodeFailedPrecondition},

@@ -9,7 +9,7 @@ import (
 	"aloft/internal/guest/file"
 )
 
-// hiddenTree is a workspace with two .cursorignore files, and links to it.
+// hiddenTree creates a workspace that contains .cursorignore files and links.
 func hiddenTree(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -78,8 +78,7 @@ func TestUnseen(t *testing.T) {
 	}
 }
 
-// TestUnseenWorkspaceByLink uses a workspace that is itself named by a symbolic
-// link.
+// TestUnseenWorkspaceByLink uses a workspace whose path is a symbolic link.
 func TestUnseenWorkspaceByLink(t *testing.T) {
 	dir := hiddenTree(t)
 	way := filepath.Join(t.TempDir(), "way")

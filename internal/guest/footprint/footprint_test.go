@@ -11,7 +11,7 @@ import (
 )
 
 // fileResident returns how much of the program's file is resident in this
-// process, in KiB.
+// process's memory, in KiB.
 func fileResident(t *testing.T) (kib int) {
 	t.Helper()
 	program, err := os.Executable()
@@ -25,7 +25,7 @@ func fileResident(t *testing.T) (kib int) {
 	own := false
 	for line := range strings.Lines(string(maps)) {
 		switch fields := strings.Fields(line); {
-		case !strings.HasSuffix(fields[0], ":"): // the first line of a mapping
+		case !strings.HasSuffix(fields[0], ":"): // this is the first line of a mapping
 			own = fields[len(fields)-1] == program
 		case own && fields[0] == "Rss:":
 			n, err := strconv.Atoi(fields[1])
@@ -41,7 +41,8 @@ func fileResident(t *testing.T) (kib int) {
 	return kib
 }
 
-// populate makes all of the program's file that is mapped for reading resident.
+// populate makes all pages of the program's file that are mapped for reading
+// resident.
 func populate(t *testing.T) {
 	t.Helper()
 	program, err := os.Executable()

@@ -14,7 +14,7 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// guarded is a workspace with a repository, and a shell in it.
+// guarded is a workspace with a repository, and a shell in the workspace.
 type guarded struct {
 	t    *testing.T
 	dir  string
@@ -54,28 +54,30 @@ func (g *guarded) run(args *agentv1.ShellArgs) string {
 	return g.hand.Run(g.t.Context(), call, func(*agentv1.ToolCallDelta) {}).Text
 }
 
-// sandboxed runs a line that no allow list allows.
+// sandboxed runs a command line that no allow list permits.
 func (g *guarded) sandboxed(line string) string {
 	return g.run(&agentv1.ShellArgs{Command: line, RequestedSandboxPolicy: &agentv1.SandboxPolicy{Type: agentv1.SandboxPolicy_TYPE_WORKSPACE_READWRITE}})
 }
 
 var unconfined = &agentv1.SandboxPolicy{Type: agentv1.SandboxPolicy_TYPE_INSECURE_NONE, NetworkAccess: true}
 
-// allowed runs a line that an allow list allows, as the control plane sends it.
+// allowed runs a command line that an allow list permits, in the form in which
+// the control plane sends it.
 func (g *guarded) allowed(line string, guard *agentv1.ShellGuard) string {
 	guard.SandboxPolicy = &agentv1.SandboxPolicy{Type: agentv1.SandboxPolicy_TYPE_WORKSPACE_READWRITE}
 	args := &agentv1.ShellArgs{Command: line, RequestedSandboxPolicy: unconfined, Guard: guard}
-	if len(guard.GetFolders()) > 0 { // an earlier line may have left the session elsewhere
+	if len(guard.GetFolders()) > 0 { // an earlier line may have changed the session's folder
 		args.WorkingDirectory = g.dir
 	}
 	return g.run(args)
 }
 
-// payload is a program that leaves a mark unless it runs in the sandbox.
+// payload is a program that leaves a mark when it runs outside of the sandbox.
 const payload = `printf '#!/bin/sh\n[ -n "$CURSOR_SANDBOX" ] || touch "%s/pwned"\nexec cat 2>/dev/null\n' "$PWD" > evil.sh; chmod +x evil.sh; `
 
 // TestGitOfTheAgent has sandboxed commands prepare git's configuration, hooks,
-// filters and PATH, and then runs a line that an allow list allows.
+// filters and PATH, and then runs a command line that an allow list permits. It
+// must not run the prepared programs outside of the sandbox.
 func TestGitOfTheAgent(t *testing.T) {
 	helper := tooltest.Sandbox(t)
 	hostile := payload + `git init -q %[1]s && git -C %[1]s config core.fsmonitor "$PWD/evil.sh" && git -C %[1]s config core.hooksPath "$PWD" && git -C %[1]s config alias.x '!touch pwned' && (cd %[1]s; touch f; git add f 2>/dev/null; git commit -qm f --no-verify); `
@@ -83,7 +85,7 @@ func TestGitOfTheAgent(t *testing.T) {
 	for _, c := range []struct {
 		name, setup, attack, line string
 		guard                     *agentv1.ShellGuard
-		why                       string // part of the doubt
+		why                       string // part of the reason for the doubt
 	}{
 		{"a new repository", "", in("sub"), "cd sub && git status", &agentv1.ShellGuard{Git: true, Folders: []string{"sub"}}, "the repository in "},
 		{"a new repository below a folder", "", "mkdir -p a/b/c/d; " + in("a/b/c/d"), "cd a/b/c; cd d; git diff", &agentv1.ShellGuard{Git: true, Folders: []string{"a/b/c", "d"}}, "the repository in "},
@@ -118,7 +120,8 @@ func TestGitOfTheAgent(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(g.dir, "pwned")); err == nil {
 				t.Error("what a sandboxed command had written was run outside")
 			}
-			// The attack works, so the test would find that it was possible.
+			// Prove that the attack works without the guard, so that the test
+			// can fail.
 			args := &agentv1.ShellArgs{Command: c.line, RequestedSandboxPolicy: unconfined}
 			if len(c.guard.GetFolders()) > 0 || c.guard.GetElsewhere() {
 				args.WorkingDirectory = g.dir
@@ -132,8 +135,8 @@ func TestGitOfTheAgent(t *testing.T) {
 	}
 }
 
-// TestGitOfThePerson checks that allowed lines run outside of the sandbox if
-// sandboxed commands could not have changed their programs.
+// TestGitOfThePerson checks that permitted command lines run outside of the
+// sandbox if sandboxed commands could not have changed the programs.
 func TestGitOfThePerson(t *testing.T) {
 	g := newGuarded(t, tooltest.Sandbox(t), "git init -q up; cd up; echo x > x; git add x; git commit -qm x",
 		"git submodule --quiet add ./up deep/module; git commit -qm module; rm -rf up",
@@ -154,7 +157,7 @@ func TestGitOfThePerson(t *testing.T) {
 			t.Errorf("%s: %q", c.line, got)
 		}
 	}
-	// Repositories deep below the root are protected too.
+	// Repositories far below the root are protected too.
 	if got := g.sandboxed("echo x >> " + g.dir + "/deep/a/b/c/d/.git/config"); !strings.Contains(got, "protected .git/config") {
 		t.Errorf("a repository that is trusted can be changed: %q", got)
 	}
@@ -176,8 +179,9 @@ func TestGitOfThePerson(t *testing.T) {
 	})
 }
 
-// TestGuardOfRunningCommands refuses git outside of the sandbox while a
-// sandboxed command runs, which could change its configuration in between.
+// TestGuardOfRunningCommands checks that git does not run outside of the
+// sandbox while a sandboxed command runs, which could change git's
+// configuration.
 func TestGuardOfRunningCommands(t *testing.T) {
 	g := newGuarded(t, tooltest.Sandbox(t))
 	inside := &agentv1.SandboxPolicy{Type: agentv1.SandboxPolicy_TYPE_WORKSPACE_READWRITE}
@@ -207,8 +211,8 @@ func TestGuardOfRunningCommands(t *testing.T) {
 	}
 }
 
-// TestPathOfTheAgent runs an allowed line where PATH leads to programs of the
-// agent's.
+// TestPathOfTheAgent runs a permitted command line while PATH contains a folder
+// with the agent's programs.
 func TestPathOfTheAgent(t *testing.T) {
 	g := newGuarded(t, tooltest.Sandbox(t))
 	for _, path := range []string{"$PWD/bin", "", ".", "/tmp/aloft-path-test", "'/tmp/a\"b'", "'/usr/bin\n'"} {

@@ -69,7 +69,7 @@ func run(t *testing.T, files map[string]string, in hook.Input) hook.Outcome {
 	return s.Run(context.Background(), session(p), in)
 }
 
-// TestExitAndOutput lists the meanings of a hook's exit status and output.
+// TestExitAndOutput checks the meaning of a hook's exit status and output.
 func TestExitAndOutput(t *testing.T) {
 	shell := hook.Input{Event: hook.BeforeShellExecution, Subject: "rm x", Fields: map[string]any{"command": "rm x", "cwd": "/w", "sandbox": false}}
 	closed := func(line string) string { return strings.Replace(command(line), "{", `{"failClosed":true,`, 1) }
@@ -150,15 +150,15 @@ CURSOR_VERSION=v1
 	}
 }
 
-// TestEvents lists the events: the input of each beyond the common fields, what
-// its matcher is compared with, and what a hook may return.
+// TestEvents checks, for each event, the input beyond the common fields, the
+// text with which matchers are compared, and the output that a hook may return.
 func TestEvents(t *testing.T) {
 	tool := `"tool_name":"Shell","tool_input":{"command":"ls"},"tool_use_id":"c1","cwd":"/w"`
 	for _, c := range []struct {
-		name    string // of the event
+		name    string // the event's name
 		fields  string
-		matcher string // that fits
-		other   string // that does not; "" for events without a subject
+		matcher string // a matcher that matches
+		other   string // a matcher that does not match; "" for events without a subject
 		say     string
 		want    hook.Outcome
 	}{
@@ -234,9 +234,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestSourcesAndOrder checks that hooks of all sources run, those with the
-// highest precedence first, each with the input as the previous one left it,
-// until one denies.
+// TestSourcesAndOrder checks that hooks of all sources run until one denies, in
+// order of precedence, each with the input that the previous hook has left.
 func TestSourcesAndOrder(t *testing.T) {
 	say := func(who string) string {
 		return command(`echo '{"additional_context":"` + who + `"}'`)
@@ -257,15 +256,15 @@ func TestSourcesAndOrder(t *testing.T) {
 }
 
 // TestManyAtOnce checks that no denial is lost when many hooks start and end at
-// once: hooks that never read their input, that close it, that leave a process
-// behind, or that are written while others start. With ALOFT_TEST_SOAK it runs
-// longer.
+// the same time: hooks that never read their input, that close it, that leave a
+// process behind, or whose files are written while others start. With
+// ALOFT_TEST_SOAK it runs longer.
 func TestManyAtOnce(t *testing.T) {
 	rounds := 8
-	if os.Getenv("ALOFT_TEST_SOAK") != "" { // make soak sets it
+	if os.Getenv("ALOFT_TEST_SOAK") != "" { // "make soak" sets this variable
 		rounds = 400
 	}
-	big := strings.Repeat("x", 1<<18) // more than a pipe holds
+	big := strings.Repeat("x", 1<<18) // more than the buffer of a pipe
 	in := hook.Input{Event: hook.PreToolUse, Subject: "Shell", Fields: map[string]any{"tool_name": "Shell", "tool_input": map[string]any{"command": big}}}
 	var group errgroup.Group
 	group.SetLimit(16)
@@ -301,7 +300,7 @@ func TestATeamsHooks(t *testing.T) {
 	}
 }
 
-// TestClaude lists the format of the other product's hooks.
+// TestClaude checks the hooks in .claude/settings.json.
 func TestClaude(t *testing.T) {
 	settings := func(event, line string) map[string]string {
 		return map[string]string{"home/.claude/settings.json": fmt.Sprintf(`{"hooks":{%q:[{"hooks":[%s]}]}}`, event, command(line))}

@@ -53,7 +53,7 @@ func TestChanged(t *testing.T) {
 	}
 	gitIn(t, dir, "rm deleted")
 	check(m, "committed", "deleted", "edited", "new ä")
-	// The mark survives a restart.
+	// The mark is the same after a restart.
 	if again := readMark(t.Context(), file, dir, os.Environ()); again.Head != m.Head {
 		t.Errorf("the mark moved from %v to %v", m, again)
 	}
@@ -76,8 +76,8 @@ func TestChangedWithoutGit(t *testing.T) {
 	}
 }
 
-// TestChangedRunsNothing checks that no program named in the tree's git
-// configuration runs to find the changed files.
+// TestChangedRunsNothing checks that the search for changed files runs no
+// program that the tree's git configuration names.
 func TestChangedRunsNothing(t *testing.T) {
 	need.Command(t, "git")
 	dir := t.TempDir()

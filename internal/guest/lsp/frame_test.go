@@ -38,8 +38,8 @@ func TestReadFrame(t *testing.T) {
 	}
 }
 
-// FuzzReadFrame checks that reading ends for any input, and that an accepted
-// frame is the one that a sender of the same message would send.
+// FuzzReadFrame checks that reading ends for any input, and that every accepted
+// frame equals the frame that a sender would make from its message.
 func FuzzReadFrame(f *testing.F) {
 	f.Add([]byte("Content-Length: 2\r\n\r\n{}Content-Length: 1\r\n\r\n1"))
 	f.Add([]byte("Content-Length: 99999999999\r\n\r\n"))

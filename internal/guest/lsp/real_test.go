@@ -37,12 +37,12 @@ func write(t testing.TB, path, text string) {
 	}
 }
 
-// searchPath returns a PATH that has only the named programs.
+// searchPath returns a PATH that contains only the named programs.
 func searchPath(t testing.TB, programs map[string]string) []string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, path := range programs {
-		// A symbolic link would not do, because some programs look for files beside their own path.
+		// A symbolic link would not work, because some programs look for files beside their own path.
 		write(t, filepath.Join(dir, name), fmt.Sprintf("#!/bin/sh\nexec '%s' \"$@\"\n", path))
 		if err := os.Chmod(filepath.Join(dir, name), 0o755); err != nil {
 			t.Fatal(err)
@@ -157,7 +157,7 @@ func TestGopls(t *testing.T) {
 	if r.Files != 2 || len(r.Sources) != 1 || r.Sources[0] != "gopls" || len(r.Notes) != 0 {
 		t.Errorf("%+v", r)
 	}
-	// Edits are noticed, also those of other files.
+	// Edits are noticed, including edits of other files.
 	write(t, filepath.Join(dir, "main.go"), "package main\n\nimport \"example.com/x/other\"\n\nfunc main() { println(other.F(), other.G()) }\n")
 	wants(t, p, lint(t, p, "main.go"), "undefined: other.G")
 	write(t, filepath.Join(dir, "other/other.go"), "package other\n\nfunc F() int { return 1 }\n")
@@ -250,8 +250,8 @@ echo $1
 	wants(t, p, lint(t, p, "c.sh", "b.sh"), "c.sh:2:6: information: Double quote to prevent globbing and word splitting. [shellcheck SC2086]", "b.sh:2:1: error:")
 }
 
-// TestClangd checks that clangd reads how a file is compiled and what its
-// headers declare.
+// TestClangd checks that clangd uses a file's compile command and the
+// declarations in its headers.
 func TestClangd(t *testing.T) {
 	dir := tree(t, `
 -- compile_flags.txt --
@@ -277,13 +277,13 @@ int main(void) {
 	wants(t, p, lint(t, p, "main.c"), "main.c:3:22: warning: Unused variable 'unused' [clang -Wunused-variable]")
 	write(t, filepath.Join(dir, "main.c"), "#include \"sum.h\"\n\nint main(void) { return sum(LIMIT, 2); }\n")
 	wants(t, p, lint(t, p, "main.c"))
-	// The unchanged file has an error once its header changes.
+	// The unchanged file has an error after its header has changed.
 	write(t, filepath.Join(dir, "sum.h"), "int sum(int a);\n")
 	wants(t, p, lint(t, p, "main.c"), "main.c:3:", "Too many arguments to function call")
 }
 
-// TestESLint runs a project's own ESLint through the language server if that is
-// installed, and by itself otherwise. The findings must be the same.
+// TestESLint runs a project's own ESLint: through the language server if that
+// is installed, and directly otherwise. The findings must be the same.
 func TestESLint(t *testing.T) {
 	dir := tree(t, `
 -- package.json --
@@ -315,8 +315,8 @@ export const b = 1;
 			wants(t, p, lint(t, p, "sub/b.js"))
 		})
 	}
-	// A server that does not support the project's version of ESLint finds nothing, and says so
-	// only in its log. Its report is then ignored, and ESLint itself is run.
+	// A server that does not support the project's version of ESLint reports no findings, and
+	// says why only in its log. Its report must be ignored, and ESLint must be run directly.
 	t.Run("AnotherESLint", func(t *testing.T) {
 		dir := tree(t, `
 -- eslint.config.mjs --

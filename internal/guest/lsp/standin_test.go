@@ -18,8 +18,8 @@ import (
 	"aloft/internal/guest/ripgrep"
 )
 
-// TestMain lets the test binary act as a language server, correct or faulty in
-// one of many ways.
+// TestMain lets the test binary act as a language server, which is correct or
+// has one of many faults.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == ripgrep.Argument {
 		os.Exit(ripgrep.Main(os.Args[2:], os.Stdout, os.Stderr))
@@ -49,7 +49,7 @@ func standIn(manner string) int {
 	case "huge":
 		os.Stdout.WriteString("Content-Length: 99999999999\r\n\r\n")
 		_ = syscall.Pause()
-	case "flood": // asks without end, and reads nothing
+	case "flood": // sends endless requests, and reads nothing
 		question := frame([]byte(`{"jsonrpc":"2.0","id":1,"method":"workspace/configuration","params":{"items":[{}]}}`))
 		for {
 			if _, err := os.Stdout.Write(question); err != nil {
@@ -91,7 +91,7 @@ func standIn(manner string) int {
 			_ = json.Unmarshal(m.Params, &p)
 			doc := p.TextDocument.URI
 			switch manner {
-			case "once": // dies at the first document of its life
+			case "once": // dies at its first document
 				dir, _ := os.LookupEnv("LSP_DIR")
 				if os.Mkdir(filepath.Join(dir, "died"), 0o755) == nil {
 					return 4
@@ -104,7 +104,7 @@ func standIn(manner string) int {
 				_ = syscall.Pause()
 			case "many":
 				publish(doc, strings.Split(strings.Repeat("x,", 5000), ",")...)
-			default: // says nothing of importance, then works, then says it
+			default: // reports unimportant progress, then works, then reports the end
 				say(message{Method: "$/progress", Params: json.RawMessage(`{"token":1,"value":{"kind":"begin","title":"load"}}`)})
 				publish(doc)
 				publish("file:///etc/passwd", "not asked for")
@@ -116,7 +116,8 @@ func standIn(manner string) int {
 	}
 }
 
-// standing returns a pool whose gopls is the stand-in, in a tree of two files.
+// standing returns a pool whose gopls is the stand-in, with a tree of two
+// files.
 func standing(t *testing.T, manner string, cfg Config) *Pool {
 	t.Helper()
 	self, err := os.Executable()
@@ -179,7 +180,7 @@ func TestServersThatAreBroken(t *testing.T) {
 		t.Run(manner, func(t *testing.T) {
 			t.Parallel()
 			cfg := Config{Patience: time.Minute}
-			if manner == "silent" { // which takes all of it
+			if manner == "silent" { // the server takes all of this time
 				cfg.Patience = 3 * time.Second
 			}
 			p := standing(t, manner, cfg)
@@ -231,7 +232,7 @@ func TestServerThatIsIdle(t *testing.T) {
 	p := standing(t, "good", Config{Idle: 200 * time.Millisecond})
 	lint(t, p, "a.go")
 	s := running(p)[serverKey{"gopls", p.cfg.Dir}]
-	if s != nil { // it may have gone already
+	if s != nil { // the server may have ended already
 		select {
 		case <-s.exited:
 		case <-time.After(2 * time.Minute):

@@ -36,7 +36,8 @@ func FuzzLines(f *testing.F) {
 	})
 }
 
-// FuzzAssigned checks that each line of a file is either a variable or ignored.
+// FuzzAssigned checks that each line of a file either assigns a variable or is
+// ignored.
 func FuzzAssigned(f *testing.F) {
 	f.Add("export A=\"b\"\n# c\n=d\nE='\n\x00F=g\n")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -48,7 +49,8 @@ func FuzzAssigned(f *testing.F) {
 	})
 }
 
-// FuzzResult checks that what a model reads of a server's result is bounded.
+// FuzzResult checks that the text of a server's result that a model gets is
+// bounded.
 func FuzzResult(f *testing.F) {
 	for _, said := range []string{
 		`{"content":[{"type":"text","text":"a"},{"type":"image","mimeType":"image/png","data":"eA=="}]}`, `{"content":[{"type":"resource","resource":null}]}`,

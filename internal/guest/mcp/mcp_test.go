@@ -17,7 +17,7 @@ import (
 	"aloft/internal/redact"
 )
 
-// patience is how long a test waits for something that must happen.
+// patience is the timeout for events that must happen.
 const patience = 30 * time.Second
 
 func manager(t *testing.T, change ...func(*guest.Config)) *guest.Manager {
@@ -40,7 +40,7 @@ func manager(t *testing.T, change ...func(*guest.Config)) *guest.Manager {
 	return m
 }
 
-// program returns a server that runs this test binary, with the given behavior.
+// program returns a server that runs this test binary with the given behavior.
 func program(t *testing.T, name, kind string) mcp.Server {
 	t.Helper()
 	self, err := os.Executable()
@@ -116,7 +116,7 @@ func TestServer(t *testing.T) {
 func failure[T any](_ T, err error) error { return err }
 
 // TestVariables checks that a server gets the machine's variables and its own,
-// and none of another server's.
+// but no variables of another server.
 func TestVariables(t *testing.T) {
 	m := manager(t, func(c *guest.Config) {
 		if err := os.WriteFile(filepath.Join(c.Workspace, ".env"), []byte("# comment\nexport FROM_FILE=\"quoted value\"\nOWN=of the file\nbad line\n"), 0o600); err != nil {
@@ -143,8 +143,8 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// TestChildrenEnd checks that all processes that a server started end with it,
-// also those that left its process group.
+// TestChildrenEnd checks that all processes that a server has started end with
+// it, including those that have left its process group.
 func TestChildrenEnd(t *testing.T) {
 	m := manager(t)
 	m.Use([]mcp.Server{program(t, "a", "good")}, nil, "")
@@ -163,8 +163,7 @@ func TestChildrenEnd(t *testing.T) {
 	}
 }
 
-// living reports whether the process exists and is not a zombie whose parent
-// has not waited for it yet.
+// living reports whether the process exists and is not a zombie.
 func living(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false
@@ -183,7 +182,7 @@ func itoa(n int) string {
 }
 
 // TestServerDies checks that a server that dies is restarted, and that the call
-// during which it died says so.
+// that was running then returns an error that says so.
 func TestServerDies(t *testing.T) {
 	m := manager(t)
 	m.Use([]mcp.Server{program(t, "a", "good")}, nil, "")
@@ -317,8 +316,8 @@ func TestNotStartable(t *testing.T) {
 	}
 }
 
-// TestAround checks that a server's command is run in the sandbox, and that a
-// server is not started if its sandbox is not available.
+// TestAround checks that a server's command runs in the sandbox, and that a
+// server does not start if its sandbox is unavailable.
 func TestAround(t *testing.T) {
 	m := manager(t, func(c *guest.Config) { c.Backoff = time.Hour })
 	m.Use([]mcp.Server{program(t, "a", "good")}, func(argv ...string) ([]string, error) {
@@ -327,7 +326,7 @@ func TestAround(t *testing.T) {
 	if r := call(t, m, "a", "variables", `{}`); !slices.Contains(strings.Split(r.Content[0].Text, "\n"), "AROUND=yes") {
 		t.Errorf("%s", r.Content[0].Text)
 	}
-	// With another policy, the server is restarted.
+	// If the policy changes, the server is restarted.
 	m.Use([]mcp.Server{program(t, "a", "good")}, func(...string) ([]string, error) { return nil, errors.New("no sandbox here") }, "p2")
 	if l := only(t, m); l.State != mcp.Failed || !strings.Contains(l.Error, "no sandbox here") {
 		t.Errorf("%+v", l)

@@ -14,8 +14,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
-// TestEdits runs each case of testdata: a notebook, an edit, and the expected
-// notebook, which must match byte for byte.
+// TestEdits runs the cases in testdata. Each contains a notebook, an edit, and
+// the expected notebook, which the result must equal byte for byte.
 func TestEdits(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {

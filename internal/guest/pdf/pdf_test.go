@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 		case "pdf-text":
 			os.Exit(Main(os.Args[2:], os.Stdin, os.Stdout))
 		case "hang":
-			_ = unix.Pause() // until it is killed
+			_ = unix.Pause() // waits until it is killed
 		}
 	}
 	os.Exit(m.Run())
@@ -39,7 +39,7 @@ func file(t testing.TB, data string) *os.File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = f.Close() }) // it was only read
+	t.Cleanup(func() { _ = f.Close() }) // the file was only read
 	return f
 }
 
@@ -60,7 +60,8 @@ func TestTextEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// FuzzParse parses the output of a process that the PDF may have taken over.
+// FuzzParse parses the output of a process that a malicious PDF may have
+// compromised.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("{\"total\":2}\n{\"text\":\"a\"}\n{\"text\":\"b\"}\n"), 5)
 	f.Add([]byte("{\"total\":-1}\n"), 0)

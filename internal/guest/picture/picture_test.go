@@ -82,7 +82,7 @@ func TestFit(t *testing.T) {
 func TestFitRefusesBombs(t *testing.T) {
 	data := encoded(t, "image/png", pixels(2, 2, false))
 	copy(data[16:], []byte{0, 1, 0, 0, 0, 1, 0, 0}) // 65536 pixels each way
-	// The header's checksum is wrong now, so the image is passed on unchanged.
+	// The header's checksum is now wrong, so the image is returned unchanged.
 	if got, err := Fit(data, "image/png"); err != nil || got.Scaled {
 		t.Errorf("%+v, %v", got.Scaled, err)
 	}
@@ -101,7 +101,7 @@ func FuzzFit(f *testing.F) {
 	f.Add(encoded(f, "image/gif", pixels(1600, 1, false)), "image/gif")
 	f.Fuzz(func(t *testing.T, data []byte, kind string) {
 		if conf, _, err := image.DecodeConfig(bytes.NewReader(data)); err == nil && conf.Width*conf.Height > 1<<20 {
-			return // slow, not wrong
+			return // slow, but not an error
 		}
 		got, err := Fit(data, kind)
 		if err == nil && len(got.Data) > MaxBytes {

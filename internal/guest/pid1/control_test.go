@@ -12,7 +12,7 @@ func TestSocketsOfTheServerAreRoots(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "s")
-	for range 2 { // the second time over what a daemon that was killed has left
+	for range 2 { // the second time replaces the socket of a killed daemon
 		l, err := listenSocket(t.Context(), path)
 		if err != nil {
 			t.Fatal(err)

@@ -39,7 +39,7 @@ func TestEnviron(t *testing.T) {
 	}
 }
 
-// TestOwnEnviron checks the table of docs/guide/environments.md: every variable
+// TestOwnEnviron checks the table in docs/guide/environments.md: every variable
 // reaches the agent's commands, and none reaches Aloft's own programs.
 func TestOwnEnviron(t *testing.T) {
 	t.Parallel()

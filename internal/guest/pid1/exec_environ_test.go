@@ -9,15 +9,15 @@ import (
 )
 
 // TestExecDaemonTakesNoVariableOfTheAgent checks that exec-daemon gets the
-// agent's variables under names that do not affect it, and takes no flag from
-// them or from the image's variables.
+// agent's variables under names that do not affect it, and that neither they
+// nor the image's variables set one of its flags.
 func TestExecDaemonTakesNoVariableOfTheAgent(t *testing.T) {
 	hostile := []string{"PATH", "LD_PRELOAD", "GIT_SSH_COMMAND", "BASH_ENV", "NODE_OPTIONS", "EXEC_DAEMON_SANDBOX_HELPER_PATH", "EXEC_DAEMON_RG_PATH", "EXEC_DAEMON_AUTH_TOKEN"}
 	d := &Daemon{cfg: Config{ExecDaemon: "/aloft/bin/exec-daemon", ExecAddr: "127.0.0.1:1", PTYAddr: "127.0.0.1:2", TmuxDir: usualTmuxDir, GitConfig: systemGitConfig}, env: map[string]string{}}
 	d.user.Store(&User{Name: "ubuntu", UID: 1000, Home: "/home/ubuntu", Shell: "/bin/bash"})
 	for _, name := range hostile {
 		d.env[name] = "/workspace/evil"
-		if name != "PATH" { // which the image may set
+		if name != "PATH" { // the image may set these variables
 			d.cfg.Environ = append(d.cfg.Environ, name+"=/image/evil")
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzMetadata checks that everything that can be set can be read, by its path
-// and by listing each folder.
+// FuzzMetadata checks that every value that can be set can be read, both by its
+// path and through the lists of folders.
 func FuzzMetadata(f *testing.F) {
 	f.Add("agent/id", "agent/name", "x")
 	f.Add("a", "a/b", "")

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// TestCopyHasTheLastWords checks that all output before a program's end is
-// read, even if the reader is late and a process that the program left behind
-// has the terminal open.
+// TestCopyHasTheLastWords checks that all output of a program is read, even if
+// the reader is late and a process that the program has left behind keeps the
+// terminal open.
 func TestCopyHasTheLastWords(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "trap '' HUP; sleep 1000 & echo $!; seq 300; echo over")
 	end, err := Start(cmd, Size{Rows: 24, Cols: 80})
@@ -42,8 +42,8 @@ func TestCopyHasTheLastWords(t *testing.T) {
 	}
 }
 
-// TestEndsAreGivenUp checks that a process that outlives its command and keeps
-// the terminal open does not block readers.
+// TestEndsAreGivenUp checks that readers do not wait for a process that
+// outlives its command and keeps the terminal open.
 func TestEndsAreGivenUp(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "trap '' HUP; sleep 1000 & echo $!; stty size")
 	end, err := Start(cmd, Size{Rows: 7, Cols: 99})

@@ -16,11 +16,11 @@ import (
 	"aloft/internal/need"
 )
 
-// common are the arguments of every call by exec-daemon's tools.
+// common are the arguments that exec-daemon's tools pass in every call.
 var common = []string{"--no-config", "--color=never", "--no-messages", "--hidden", "--no-require-git", "--glob=!.git", "--null"}
 
-// both runs rg and Main with the same arguments in the same folder, and returns
-// what they print, file by file in order, and their exit statuses.
+// both runs rg and Main with the same arguments in the same folder. It returns
+// their output, sorted by file, and their exit statuses.
 func both(t *testing.T, dir string, args ...string) (want, got []string, wantStatus, gotStatus int) {
 	t.Helper()
 	t.Chdir(dir)
@@ -29,7 +29,7 @@ func both(t *testing.T, dir string, args ...string) (want, got []string, wantSta
 	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir+"/config")
 	t.Setenv("HOME", dir)
 	t.Setenv("XDG_CONFIG_HOME", dir+"/config")
-	theirs, _ := cmd.Output() // the status tells
+	theirs, _ := cmd.Output() // only the exit status matters
 	var ours, complaint bytes.Buffer
 	gotStatus = Main(args, &ours, &complaint)
 	if gotStatus == exitWrong && !strings.Contains(strings.Join(args, " "), "wrong") {
@@ -38,8 +38,7 @@ func both(t *testing.T, dir string, args ...string) (want, got []string, wantSta
 	return entries(theirs), entries(ours.Bytes()), cmd.ProcessState.ExitCode(), gotStatus
 }
 
-// entries returns the lines of an output that was not ordered, in the order of
-// their files.
+// entries returns the lines of unordered output, ordered by file.
 func entries(out []byte) []string {
 	out = bytes.ReplaceAll(out, []byte("\n--\n"), []byte("\n"))
 	if !bytes.Contains(out, []byte("\n")) { // names only
@@ -187,13 +186,13 @@ func TestSameAsRipgrep(t *testing.T) {
 			}
 		}
 	}
-	// rg 13 forgets rules with a slash above the folder that is searched; git
-	// does not.
+	// rg 13 does not apply rules that contain a slash if their ignore file is
+	// above the searched folder; git does.
 	var got bytes.Buffer
 	if Main(append(slices.Clone(common), "--files", "./sub/nested"), &got, os.Stderr); got.String() != "./sub/nested/n.md\x00" {
 		t.Errorf("below sub/.gitignore: %q", got.String())
 	}
-	for _, path := range []string{dir + "/sub", dir + "/repo"} { // rules above the folder that is searched
+	for _, path := range []string{dir + "/sub", dir + "/repo"} { // the rules are above the searched folder
 		want, got, _, _ := both(t, path, "--files", "--", "./")
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("in %s:\n%s", path, diff)
@@ -219,8 +218,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestRefused compares what is refused, and whether the message names the
-// reason as rg's does.
+// TestRefused compares which arguments are refused, and whether the message
+// gives the same reason as rg's.
 func TestRefused(t *testing.T) {
 	need.Command(t, "rg")
 	t.Chdir(t.TempDir())
@@ -245,7 +244,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestRandomIgnoreFiles compares random ignore files over a random tree.
+// TestRandomIgnoreFiles compares the results for random ignore files in a
+// random tree.
 func TestRandomIgnoreFiles(t *testing.T) {
 	need.Command(t, "rg")
 	parts := []string{"a", "b", "ab", "*", "**", "a*", "?", "[ab]", "!a", "/", "*.x", "{a,b}"}
@@ -311,7 +311,7 @@ func FuzzSearch(f *testing.F) {
 		}
 		want, got, theirs, ours := both(t, dir, args...)
 		if theirs == exitWrong || ours == exitWrong {
-			return // the syntaxes differ in what is an error
+			return // the syntaxes differ in what counts as an error
 		}
 		if diff := cmp.Diff(want, got); diff != "" || theirs != ours {
 			t.Errorf("%q in %q: status %d, rg has %d\n%s", pattern, text, ours, theirs, diff)

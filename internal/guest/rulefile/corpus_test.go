@@ -170,7 +170,8 @@ func (l *layout) write(t *testing.T, name, text string) {
 	check(t, os.WriteFile(filepath.Join(l.dir, name), []byte(text), 0o644))
 }
 
-// read reads folders and validates the result as the control plane does.
+// read reads the folders' rules and validates the result as the control plane
+// does.
 func (l *layout) read(t *testing.T, folders []rule.Folder) rule.Set {
 	t.Helper()
 	said, err := rulefile.Read(t.Context(), l.options, folders)

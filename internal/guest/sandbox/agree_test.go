@@ -12,7 +12,7 @@ import (
 )
 
 // changeable reports whether a path can be changed under the layout's mounts
-// and Landlock rules, interpreting them as the kernel would.
+// and Landlock rules, which it interprets as the kernel does.
 func (l Layout) changeable(name string) bool {
 	open := !l.Frozen
 	for dir, rest := "/", path.Clean(name); ; {
@@ -44,9 +44,9 @@ func (l Layout) changeable(name string) bool {
 	return open && given
 }
 
-// TestPlanKeepsToTheRules generates policies with nested paths, including /. A
-// plan must not let a path be changed if the rules do not, and all plans must
-// if the rules do.
+// TestPlanKeepsToTheRules generates policies with nested paths, including /. If
+// the rules forbid a change of a path, no plan may allow it; if they allow the
+// change, all plans must.
 func TestPlanKeepsToTheRules(t *testing.T) {
 	tree := with(plainTree, paper{
 		"/w/a": "", "/w/a/b": "", "/w/a/b/c": "x", "/w/l": "> /x", "/x/y": "", "/x/y/z": "x", "/w/a/.git": "", "/w/a/.git/config": "x", "/w/tmp": "", "/w/tmp/f": "x",
@@ -55,7 +55,7 @@ func TestPlanKeepsToTheRules(t *testing.T) {
 	var names []string
 	for name := range tree {
 		switch tree.Kind(name) {
-		case Dir: // whether something can be made in it: the folder itself may be held in its place
+		case Dir: // whether a file can be created in the folder: the folder itself may be protected from renaming
 			names = append(names, path.Join(name, "new"))
 		case File:
 			names = append(names, name)
@@ -96,8 +96,8 @@ func TestPlanKeepsToTheRules(t *testing.T) {
 	})
 }
 
-// TestRootIsNotOpened checks a policy that allows writing to /, by that name or
-// another.
+// TestRootIsNotOpened checks policies that allow writing to /, under that name
+// or another.
 func TestRootIsNotOpened(t *testing.T) {
 	t.Parallel()
 	tree := with(plainTree, paper{"/w/root": "> /"})

@@ -7,8 +7,8 @@ import (
 )
 
 // TestPlaceholderWithoutFolder checks that the plan is made again if the folder
-// of a placeholder, made by another sandbox, is gone when the placeholder is
-// created.
+// of a placeholder, which another sandbox had created, has disappeared before
+// the placeholder is created.
 func TestPlaceholderWithoutFolder(t *testing.T) {
 	gone := filepath.Join(t.TempDir(), "info", "attributes")
 	if _, err := holdPlaceholders(Layout{Placeholders: []Placeholder{{Path: gone, Kind: File}}}); !errors.Is(err, errMoved) {

@@ -16,8 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata")
 
-// paper is a tree in memory, by path: "" is a folder, "x" a file, and ">
-// target" a symbolic link.
+// paper is a tree in memory. Its keys are paths; the values are "" for a
+// folder, "x" for a file, and "> target" for a symbolic link.
 type paper map[string]string
 
 func (p paper) Kind(name string) Kind {

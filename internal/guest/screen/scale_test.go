@@ -22,8 +22,8 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// TestScaler converts coordinates to the display's and back, to the nearest
-// pixel each way.
+// TestScaler converts coordinates to the display's coordinates and back, each
+// time to the nearest pixel.
 func TestScaler(t *testing.T) {
 	err := quick.Check(func(a, b, c, d uint16) bool {
 		width, height := int(a)%8000+1, int(b)%8000+1
@@ -41,7 +41,7 @@ func TestScaler(t *testing.T) {
 		t.Error(err)
 	}
 	s := Fit(1920, 1200)
-	for x := range 1280 { // as it is said: round(1.5 x), and round(x / 1.5)
+	for x := range 1280 { // the definition is round(1.5 x) and round(x / 1.5)
 		if got := s.ToDisplay(Point{x, 0}).X; got != int(math.Round(float64(x)*1.5)) {
 			t.Errorf("%d is at %d", x, got)
 		}
@@ -58,8 +58,8 @@ func TestScaler(t *testing.T) {
 	}
 }
 
-// TestScaleByHalves checks that the fast path for 3:2 gives the same result as
-// the general one.
+// TestScaleByHalves checks that the fast path for the ratio 3:2 has the same
+// result as the general path.
 func TestScaleByHalves(t *testing.T) {
 	m := noise(60, 42)
 	fast, slow := scale(m, 40, 28), image.NewRGBA(image.Rect(0, 0, 40, 28))
@@ -67,7 +67,7 @@ func TestScaleByHalves(t *testing.T) {
 		for x := range 40 {
 			for c := range 3 {
 				sum := 0
-				for j := range 3 { // in thirds of a pixel of the original's
+				for j := range 3 { // in thirds of an original pixel
 					for i := range 3 {
 						px, py := (3*x+i)/2, (3*y+j)/2
 						sum += int(m.Pix[m.PixOffset(px, py)+c])
@@ -81,7 +81,7 @@ func TestScaleByHalves(t *testing.T) {
 	if !bytes.Equal(fast.Pix, slow.Pix) {
 		t.Error("they differ")
 	}
-	// The mean of equal pixels is that pixel, at any ratio.
+	// The mean of equal pixels equals them, at any ratio.
 	flat := image.NewRGBA(image.Rect(0, 0, 137, 91))
 	for i := range flat.Pix {
 		flat.Pix[i] = []byte{7, 200, 255, 255}[i%4]
@@ -106,8 +106,8 @@ func noise(width, height int) *image.RGBA {
 	return m
 }
 
-// TestFewerColours checks that an image that would be too large gets fewer
-// colors.
+// TestFewerColours checks that an image that would be too large is reduced to
+// fewer colors.
 func TestFewerColours(t *testing.T) {
 	m := image.NewRGBA(image.Rect(0, 0, 1280, 800))
 	random := rand.New(rand.NewPCG(1, 1))

@@ -27,8 +27,8 @@ import (
 	"aloft/internal/vnctest"
 )
 
-// window covers a display and records the events that reach it, like a program
-// that looks up the meaning of keys when it receives them.
+// window covers a display and records the events that it receives. Like some
+// programs, it looks up the meaning of a key only when it receives the key.
 type window struct {
 	t    testing.TB
 	conn *xgb.Conn
@@ -67,7 +67,7 @@ func newWindow(t testing.TB, name string) *window {
 // got returns the events since the last call.
 func (w *window) got() []string {
 	w.t.Helper()
-	if _, err := xproto.GetInputFocus(w.conn).Reply(); err != nil { // what was sent before the reply is here now
+	if _, err := xproto.GetInputFocus(w.conn).Reply(); err != nil { // the reply ensures that earlier events have arrived
 		w.t.Fatal(err)
 	}
 	var all []string
@@ -112,7 +112,7 @@ func (w *window) meaning(code xproto.Keycode, state uint16) string {
 	return nameOf(Keysym(m.Keysyms[column]))
 }
 
-// typed returns the text that the keys produced, without modifier keys.
+// typed returns the text that the keys have produced, without modifier keys.
 func typed(events []string) string {
 	var b strings.Builder
 	for _, e := range events {
@@ -144,7 +144,7 @@ func swift(t testing.TB, name string) *Hand {
 
 func at(x, y int) *Point { return &Point{x, y} }
 
-// TestActions checks which events of each action reach a program.
+// TestActions checks which events a program receives for each action.
 func TestActions(t *testing.T) {
 	name := vnctest.Start(t, 1920, 1200).Display
 	w, h := newWindow(t, name), swift(t, name)
@@ -242,7 +242,7 @@ func TestType(t *testing.T) {
 	}
 }
 
-// TestRefusals checks that invalid actions are refused before anything is done.
+// TestRefusals checks that invalid actions are refused before any of them runs.
 func TestRefusals(t *testing.T) {
 	name := vnctest.Start(t, 1920, 1200).Display
 	w, h := newWindow(t, name), swift(t, name)
@@ -316,7 +316,7 @@ func TestLetsGo(t *testing.T) {
 }
 
 // TestNoSuchModifier checks that a modifier that the keyboard lacks is an
-// error, and that those pressed before it are released.
+// error, and that modifiers pressed earlier are released.
 func TestNoSuchModifier(t *testing.T) {
 	name := vnctest.Start(t, 640, 400).Display
 	w, h := newWindow(t, name), swift(t, name)
@@ -390,15 +390,15 @@ func fill(t testing.TB, w *window, pixel uint32, areas []xproto.Rectangle) {
 		t.Fatal(err)
 	}
 	xproto.CreateGC(w.conn, gc, xproto.Drawable(w.id), xproto.GcForeground, []uint32{pixel})
-	for part := range slices.Chunk(areas, 1000) { // a request has a greatest length
+	for part := range slices.Chunk(areas, 1000) { // the length of a request is limited
 		if err := xproto.PolyFillRectangleChecked(w.conn, xproto.Drawable(w.id), gc, part).Check(); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// BenchmarkScreenshot takes a screenshot of a display of 1920×1200 pixels with
-// something like a page of text. The baseline is ffmpeg doing the same.
+// BenchmarkScreenshot takes a screenshot of a display of 1920×1200 pixels that
+// shows something like a page of text. The baseline is a screenshot by ffmpeg.
 func BenchmarkScreenshot(b *testing.B) {
 	name := vnctest.Start(b, 1920, 1200).Display
 	write(b, newWindow(b, name), 1920, 1200)
@@ -422,8 +422,8 @@ func BenchmarkScreenshot(b *testing.B) {
 	})
 }
 
-// write fills a window with strokes like those of small letters, the same each
-// time.
+// write fills a window with strokes like those of small letters. The strokes
+// are always the same.
 func write(t testing.TB, w *window, width, height int) {
 	t.Helper()
 	paint(t, w, 0xffffff, width, height)
@@ -443,9 +443,9 @@ func write(t testing.TB, w *window, width, height int) {
 	fill(t, w, 0x202030, strokes)
 }
 
-// TestExtensionError checks that the caller of an extension's request gets its
-// error: without an entry for the error's number, xgb would drop it and the caller
-// would wait forever.
+// TestExtensionError checks that the caller of an extension's request gets the
+// request's error. Without an entry for the error's number, xgb would drop the
+// error and the caller would wait forever.
 func TestExtensionError(t *testing.T) {
 	d, err := open(vnctest.Start(t, 640, 400).Display, nil)
 	if err != nil {
@@ -455,7 +455,7 @@ func TestExtensionError(t *testing.T) {
 	if err := enable(d.conn, "MIT-SHM"); err != nil {
 		t.Fatal(err)
 	}
-	if err := shm.AttachChecked(d.conn, 1, 1<<31-1, false).Check(); err == nil { // neither is valid
+	if err := shm.AttachChecked(d.conn, 1, 1<<31-1, false).Check(); err == nil { // both are invalid
 		t.Error("the X server accepted it")
 	}
 	if err := shm.DetachChecked(d.conn, 12345).Check(); err == nil || !strings.Contains(err.Error(), "extension error") {

@@ -141,7 +141,7 @@ func TestFollowsTheFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("beta")
-	// A file with new contents but its old size and time is noticed.
+	// The index notices a file with new contents but unchanged size and time.
 	info, err := os.Stat(filepath.Join(dir, "a.go"))
 	if err != nil {
 		t.Fatal(err)
@@ -174,7 +174,8 @@ func TestIsKept(t *testing.T) {
 	ask(t, x, Query{Text: "alpha"})
 	write(t, filepath.Join(dir, "a.go"), "package a\n\nfunc Alpha2() {}\n")
 	ask(t, x, Query{Text: "alpha"})
-	// A second index that is opened while the first is open uses a folder of its own.
+	// If a second index is opened while the first is open, it uses a separate
+	// folder.
 	other := New(x.cfg)
 	ask(t, other, Query{Text: "alpha"})
 	if !other.private {
@@ -202,7 +203,7 @@ func TestIsKept(t *testing.T) {
 	if again.next != before {
 		t.Errorf("the index was built anew: %d segments before, %d now", before, again.next)
 	}
-	// An index that was damaged in the meantime is built again.
+	// An index that has been damaged is built again.
 	segments, _ := filepath.Glob(filepath.Join(again.dir, "*.seg"))
 	for _, name := range segments {
 		if err := os.Truncate(name, 10); err != nil {
@@ -279,7 +280,7 @@ func TestAbortWhileBuilding(t *testing.T) {
 	defer stop()
 	begun := time.Now()
 	_, err := x.Search(ctx, Query{Text: "alpha"})
-	if err != nil && !errors.Is(err, context.DeadlineExceeded) { // nil where the machine is faster
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) { // the error is nil if the machine is faster
 		t.Error(err)
 	}
 	if took := time.Since(begun); took > time.Minute {
@@ -289,7 +290,7 @@ func TestAbortWhileBuilding(t *testing.T) {
 
 func BenchmarkIndex(b *testing.B) {
 	dir := goSource(b)
-	// The baseline reads every line of the same files and compares each word.
+	// The baseline reads every line of the same files and matches each word.
 	b.Run("rg", func(b *testing.B) { runRipgrep(b, dir, "--count-matches", `\w+`) })
 	for _, ctags := range []string{"none", ""} {
 		b.Run("ctags="+ctags, func(b *testing.B) {

@@ -60,8 +60,8 @@ func TestSegment(t *testing.T) {
 	})
 }
 
-// TestDamagedSegment opens and queries damaged segments. The result must be an
-// answer or errDamaged.
+// TestDamagedSegment opens and queries damaged segments. Each must return a
+// result or errDamaged.
 func TestDamagedSegment(t *testing.T) {
 	good := built(t)
 	name := filepath.Join(t.TempDir(), "1.seg")
@@ -91,8 +91,8 @@ func TestDamagedSegment(t *testing.T) {
 	}
 }
 
-// FuzzForeign passes data as it might come from files and programs to its
-// parsers, without a valid checksum.
+// FuzzForeign passes arbitrary data to the parsers for files and programs'
+// output, without a valid checksum.
 func FuzzForeign(f *testing.F) {
 	good := built(f)
 	f.Add(good)
@@ -108,7 +108,7 @@ func FuzzForeign(f *testing.F) {
 	})
 }
 
-// TestEmbeddings uses a real HTTP endpoint, of a model that knows two words.
+// TestEmbeddings uses a real HTTP endpoint. Its model knows two words.
 func TestEmbeddings(t *testing.T) {
 	asked := 0
 	status := http.StatusOK

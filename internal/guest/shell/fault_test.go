@@ -20,8 +20,8 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// TestFlood has a command write as fast as a pipe allows, gigabytes per second,
-// without a line feed.
+// TestFlood runs a command that writes as fast as a pipe allows, gigabytes per
+// second, without a line feed.
 func TestFlood(t *testing.T) {
 	s := open(t, func(c *Config) { c.MaxOutput = 1 << 20 })
 	before := heap()
@@ -42,8 +42,8 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestFloodInTheBackground does the same with a background command, whose
-// output goes only to a file.
+// TestFloodInTheBackground runs such a command in the background. Its output
+// goes only to a file.
 func TestFloodInTheBackground(t *testing.T) {
 	s := open(t, func(c *Config) { c.MaxOutput = 16 << 20 })
 	j := start(t, s, "read -r x; exec cat /dev/zero")
@@ -63,7 +63,7 @@ func TestFloodInTheBackground(t *testing.T) {
 		})
 		emptied++
 	}
-	// The file exceeds its limit by at most what is written between two checks.
+	// The file exceeds its limit at most by the output between two checks.
 	if most > 4<<30 {
 		t.Errorf("it grew to %d bytes", most)
 	}
@@ -91,7 +91,7 @@ func TestOutputWithoutALineFeed(t *testing.T) {
 }
 
 // TestWhatIgnoresSIGTERM checks that a command that ignores SIGTERM is killed
-// nevertheless, with all the processes that it started.
+// with all processes that it has started.
 func TestWhatIgnoresSIGTERM(t *testing.T) {
 	s := open(t)
 	mark := strconv.Itoa(os.Getpid()) + "7531"

@@ -31,7 +31,7 @@ func start(t testing.TB, s *Session, text string) Job {
 	return j
 }
 
-// await waits up to 20 seconds.
+// await waits for the pattern for up to 20 seconds.
 func await(t testing.TB, s *Session, pattern string, pids ...int) Awaited {
 	t.Helper()
 	w := Wait{PIDs: pids, Timeout: 2 * time.Minute}
@@ -61,8 +61,8 @@ func TestInputReachesABackgroundCommand(t *testing.T) {
 	if a := await(t, s, `^got`, j.PID); a.Matched != "got one" || a.Output != "got one\n" || !a.Running {
 		t.Errorf("%+v", a)
 	}
-	// The next Await continues where the last one ended: output that was shown does not match
-	// again.
+	// The next Await continues where the previous one ended: output that it has returned does
+	// not match again.
 	input(t, s, j.PID, "two\nthree\n", false)
 	if a := await(t, s, `^got`, j.PID); a.Matched != "got two" {
 		t.Errorf("%+v", a)
@@ -93,8 +93,8 @@ func TestAwaitSeesAPromptWithoutALineFeed(t *testing.T) {
 
 func TestControlCharactersActAsAtATerminal(t *testing.T) {
 	s := open(t)
-	// If a signal comes just before bash waits for input, it runs the trap only when the wait
-	// ends, here after a second.
+	// If a signal arrives just before bash waits for input, bash runs the trap only when the
+	// wait ends, here after a second.
 	j := start(t, s, `trap 'echo interrupted' INT; echo ready; while :; do if read -r -t 1 x; then echo "[$x]"; elif [ $? -le 128 ]; then break; fi; done; echo end`)
 	await(t, s, "ready", j.PID)
 	if w := input(t, s, j.PID, "a\n\x03", false); w.Bytes != 2 || len(w.Signals) != 1 || w.Signals[0] != "SIGINT" {
@@ -109,7 +109,7 @@ func TestControlCharactersActAsAtATerminal(t *testing.T) {
 	}
 	j = start(t, s, "cat")
 	input(t, s, j.PID, "up\n", false)
-	await(t, s, "up", j.PID) // by cat: bash does not care for SIGQUIT
+	await(t, s, "up", j.PID) // wait until cat runs, because bash ignores SIGQUIT
 	input(t, s, j.PID, "\x1c", false)
 	if a := await(t, s, "", j.PID); a.ExitCode != 128+3 {
 		t.Errorf("after Ctrl-\\: %+v", a)
@@ -139,8 +139,8 @@ func TestInputThatNobodyReads(t *testing.T) {
 	}
 }
 
-// waiting returns the number of unread bytes in a process's standard input, a
-// pipe.
+// waiting returns the number of unread bytes in the pipe that is a process's
+// standard input.
 func waiting(t testing.TB, pid int) int {
 	f, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/0", pid), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -200,7 +200,7 @@ func TestExitCodeOfWhatIsKilled(t *testing.T) {
 	s := open(t)
 	j := start(t, s, "trap '' TERM; echo up; while :; do sleep 1; done")
 	await(t, s, "up", j.PID)
-	_ = syscall.Kill(-j.PID, syscall.SIGTERM) // it does not care
+	_ = syscall.Kill(-j.PID, syscall.SIGTERM) // the job ignores SIGTERM
 	_ = syscall.Kill(-j.PID, syscall.SIGKILL)
 	if a := await(t, s, "", j.PID); a.ExitCode != 137 || !a.Known {
 		t.Errorf("%+v", a)
@@ -221,7 +221,7 @@ func TestBackgroundCommandsAreFoundAgain(t *testing.T) {
 	s := open(t)
 	j := start(t, s, "echo up; exec sleep 300")
 	await(t, s, "up", j.PID)
-	// The record is as if the process that started the job had died.
+	// Restore the record, as if the process that started the job had died.
 	record := strings.TrimSuffix(j.OutputFile, ".txt") + ".job"
 	text, err := os.ReadFile(record)
 	if err != nil {

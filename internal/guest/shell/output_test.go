@@ -126,7 +126,8 @@ func TestManyCallsLeaveNothing(t *testing.T) {
 	}
 }
 
-// FuzzOutput compares a result with what was written, in pieces of any size.
+// FuzzOutput compares a result with the output, which is written in pieces of
+// any size.
 func FuzzOutput(f *testing.F) {
 	f.Add([]byte("hello"), []byte("\xff\xc5"), 10, 3)
 	f.Add([]byte(strings.Repeat("ž", 100)), []byte("x"), 64, 7)

@@ -40,8 +40,8 @@ func open(t testing.TB, change ...func(*Config)) *Session {
 	return s
 }
 
-// outputDir returns a folder that is removed at the end of the test, once the
-// processes that keep the output of killed commands have finished writing.
+// outputDir returns a folder that is removed at the end of the test, after the
+// processes that store the output of killed commands have ended.
 func outputDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "output-")
@@ -92,7 +92,7 @@ func TestRun(t *testing.T) {
 	for _, c := range []struct {
 		name, text     string
 		code           int
-		stdout, stderr string // whole, or a part if it begins with "…"
+		stdout, stderr string // the whole text, or a part if it begins with "…"
 	}{
 		{"TrueIsSilent", "true", 0, "", ""},
 		{"OutputsAreApart", "echo out; echo err >&2", 0, "out\n", "err\n"},
@@ -182,7 +182,7 @@ func TestSessionEnds(t *testing.T) {
 				t.Errorf("got %+v", res)
 			}
 			res = run(t, s, "echo before=$before kept=$kept lost=$lost $PWD")
-			gone := c.name == "Exec" || c.name == "KilledBySignal" // no trap runs
+			gone := c.name == "Exec" || c.name == "KilledBySignal" // the trap does not run
 			want := "before=1 kept=1 lost= " + s.cfg.Dir + "/d\n"
 			if gone {
 				want = "before=1 kept= lost= " + s.cfg.Dir + "\n"

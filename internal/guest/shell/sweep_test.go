@@ -59,7 +59,7 @@ func TestNextProcessEndsWhatTheLastLeft(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // it was killed
+	_ = cmd.Wait() // bash was killed
 	eventually(t, "bash died with its parent", func() bool { return !alive(pids[0]) })
 	s, err := New(Config{Dir: dir, OutputDir: filepath.Join(dir, "out")})
 	if err != nil {

@@ -42,7 +42,7 @@ func serve(t *testing.T) string { return serveWith(t, nil) }
 
 func serveWith(t *testing.T, secrets func() *redact.Redactor) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "sshd") // a socket's path is short
+	dir, err := os.MkdirTemp("", "sshd") // a socket's path must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestExec(t *testing.T) {
 		"echo $FROM":             {out: "server\n"},
 		"exit 7":                 {code: 7},
 		"kill -KILL $$":          {signal: "KILL", code: 137},
-		"sleep 5 & echo started": {out: "started\n"}, // it holds the output open
+		"sleep 5 & echo started": {out: "started\n"}, // the background process keeps the output open
 		"printf 'a\\0\\xff\\n'":  {out: "a\x00\xff\n"},
 	} {
 		s := session(t, c)
@@ -176,7 +176,7 @@ func TestNoSecretIsShown(t *testing.T) {
 			t.Fatal(err)
 		}
 		out := bufio.NewReader(pipe)
-		line, err := out.ReadString('\n') // whole before the terminal echoes what is typed
+		line, err := out.ReadString('\n') // the output is complete before the terminal echoes the input
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,8 +187,8 @@ func TestNoSecretIsShown(t *testing.T) {
 		if err = errors.Join(err, session.Wait()); err != nil || !strings.Contains(string(rest), "got x") {
 			t.Errorf("with a terminal: %t: %q, %v", tty, rest, err)
 		}
-		// If the two halves come far apart in time, a beginning that is too short to be a secret is
-		// shown.
+		// If the two halves of a secret arrive far apart, the first is output if it is too short to
+		// count as a secret.
 		want := map[bool]string{true: "[REDACTED]\r\n", false: "[REDACTED]\n"}[tty]
 		if early, ok := strings.CutSuffix(line, want); !ok || len(early) >= redact.MinLength {
 			t.Errorf("with a terminal: %t: %q, want %q", tty, line, want)
@@ -210,12 +210,12 @@ func TestFilesAreExact(t *testing.T) {
 	for command, want := range map[string]string{
 		"cat " + path: "K=[REDACTED]\n",
 		"cat " + path + " >&2; printf 'A=1\\0K=" + value + "\\0B=2\\0'": "A=1\x00K=[REDACTED]\x00B=2\x00",
-		"printf '\\0\\0\\0\\031'; cat " + path:                          "\x00\x00\x00\x19K=" + value + "\n", // as a protocol begins
+		"printf '\\0\\0\\0\\031'; cat " + path:                          "\x00\x00\x00\x19K=" + value + "\n", // the output begins like a protocol
 		"printf '\\0'; sleep 0.1; printf '\\0'; cat " + path:            "\x00\x00K=" + value + "\n",
 		"scp -f " + path: "C0600 28 env\nK=" + value + "\n\x00",
 	} {
 		s := session(t, client)
-		s.Stdin = strings.NewReader("\x00\x00\x00") // scp asks for each step; others do not read it
+		s.Stdin = strings.NewReader("\x00\x00\x00") // scp asks before each step; other programs do not read the input
 		out, errs := new(bytes.Buffer), new(bytes.Buffer)
 		s.Stdout, s.Stderr = out, errs
 		if err := s.Run(command); err != nil || out.String() != want || strings.Contains(errs.String(), value) {
@@ -342,7 +342,7 @@ func TestForwardKeepsHalfClosedConnections(t *testing.T) {
 			if err != nil {
 				return
 			}
-			all, _ := io.ReadAll(conn) // until the other has said its last
+			all, _ := io.ReadAll(conn) // returns when the other end has closed its output
 			_, _ = conn.Write([]byte("heard " + string(all)))
 			_ = conn.Close()
 		}()
@@ -376,7 +376,7 @@ func TestTheHostKeyStays(t *testing.T) {
 	}
 }
 
-// FuzzRequests sends a session requests that no normal client sends.
+// FuzzRequests sends requests to a session that no normal client sends.
 func FuzzRequests(f *testing.F) {
 	f.Add("pty-req", ssh.Marshal(ptyRequest{Term: "xterm", Columns: 80, Rows: 24}))
 	f.Add("env", ssh.Marshal(struct{ Name, Value string }{"A", "b"}))

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzRing checks that whatever is written, a read returns what was written at
-// its offset, and that what is missing is older than what the ring keeps.
+// FuzzRing checks that a read returns the bytes that were written at its
+// offset, and that missing bytes are older than those that the ring keeps.
 func FuzzRing(f *testing.F) {
 	f.Add([]byte("hello"), 3, 4, 2)
 	f.Add(bytes.Repeat([]byte("0123456789"), 20), 7, 16, 5)

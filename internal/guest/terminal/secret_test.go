@@ -8,9 +8,9 @@ import (
 	"aloft/internal/redact"
 )
 
-// TestNoSecretIsShown checks that a secret that is written in two pieces and
-// kept in the scrollback is redacted, and that a prompt that might begin a
-// secret is shown while the program waits for input.
+// TestNoSecretIsShown checks that a secret is redacted even if it is written in
+// two pieces and kept in the scrollback. A prompt that might be the beginning
+// of a secret must be shown while the program waits for input.
 func TestNoSecretIsShown(t *testing.T) {
 	r := redact.New(map[string]string{"k": "glpat-a-very-secret-token"})
 	h := New(Config{Dir: t.TempDir(), Secrets: func() *redact.Redactor { return r }})
@@ -35,8 +35,8 @@ func TestNoSecretIsShown(t *testing.T) {
 			}
 		}
 	}
-	// If the two pieces come far apart in time, a beginning that is too short to be a secret is
-	// shown.
+	// If the two halves of a secret arrive far apart, the first is shown if it is too short to
+	// count as a secret.
 	whole := func(got, want string) bool {
 		early, ok := strings.CutSuffix(got, want)
 		return ok && len(early) < redact.MinLength

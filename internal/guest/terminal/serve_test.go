@@ -42,7 +42,7 @@ func newDesk(t *testing.T, cfg Config) *desk {
 	return &desk{h, server.URL, dir}
 }
 
-// person is the client side of a viewer.
+// person is a viewer's end of a connection.
 type person struct {
 	t    *testing.T
 	ws   *websocket.Conn
@@ -84,7 +84,7 @@ func (p *person) typeIn(s string) {
 	}
 }
 
-// event reads up to the next text message, and keeps the output before it.
+// event reads up to the next text message, and stores the output before it.
 func (p *person) event() event {
 	p.t.Helper()
 	for {
@@ -169,8 +169,8 @@ func TestManyWatchAndOneComesBack(t *testing.T) {
 	a.until("30 100")
 	b.until("one-2")
 	a.until("one-2")
-	// The viewer disconnects without closing. The program goes on, and its output is there
-	// later.
+	// The viewer disconnects without closing the connection. The program continues, and its
+	// output can be read later.
 	_ = a.ws.CloseNow()
 	b.typeIn("echo two-$((1+1)) 'äö€'\n")
 	b.until("two-2 äö€")
@@ -184,7 +184,7 @@ func TestManyWatchAndOneComesBack(t *testing.T) {
 	if whole := a.seen.String() + c.seen.String(); !strings.HasPrefix(whole, b.seen.String()[:10]) || strings.Count(whole, "one-2") != 1 {
 		t.Errorf("%q", whole)
 	}
-	// All viewers get the new size, and the exit.
+	// All viewers get the new size and the exit status.
 	b.say(request{Type: "resize", Columns: 77, Rows: 20})
 	b.typeIn("stty size\n")
 	c.until("20 77")
@@ -224,7 +224,7 @@ func TestBytesAreSafe(t *testing.T) {
 	d := newDesk(t, Config{})
 	all := make([]byte, 256<<10)
 	_, _ = rand.Read(all)
-	all = bytes.ReplaceAll(all, []byte("END"), []byte("and")) // which one in sixty of them holds
+	all = bytes.ReplaceAll(all, []byte("END"), []byte("and")) // one in sixty random inputs contains END
 	if err := os.WriteFile(filepath.Join(d.dir, "bytes"), all, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +245,7 @@ func TestBytesAreSafe(t *testing.T) {
 }
 
 // TestSlowViewer checks that a viewer that does not read delays neither the
-// program nor other viewers, and later gets a gap.
+// program nor other viewers, and later gets a gap in the output.
 func TestSlowViewer(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, Config{Scrollback: 64 << 10})
@@ -290,7 +290,7 @@ func TestSignals(t *testing.T) {
 	if e := a.want("exit"); e.Signal != "SIGHUP" || *e.Code != 129 {
 		t.Errorf("%+v", e)
 	}
-	// Ctrl-C is sent as a key.
+	// Ctrl-C is sent as a key, not as a signal.
 	b := d.connect(t)
 	b.say(request{Type: "spawn", Args: []string{"sh", "-c", "trap 'exit 130' INT; echo up; while :; do sleep 0.05; done"}})
 	b.want("attached")
@@ -344,14 +344,15 @@ func TestCommand(t *testing.T) {
 	if e := a.want("exit"); *e.Code != 42 || a.seen.String() != "in\x00put" || a.errs.String() != "bad\n" {
 		t.Errorf("%+v, %q, %q", e, a.seen.String(), a.errs.String())
 	}
-	// A slow viewer gets the whole output, also after the command has ended.
+	// A slow viewer gets the whole output, even after the command has ended.
 	b := d.connect(t)
 	b.say(request{Type: "spawn", TTY: &no, Args: []string{"sh", "-c", "head -c 20000000 /dev/zero"}})
 	b.want("attached")
 	if e := b.want("exit"); *e.Code != 0 || b.seen.Len() != 20_000_000 {
 		t.Errorf("%+v, %d bytes", e, b.seen.Len())
 	}
-	// The command ends with the connection, with all processes that it started.
+	// The command, and all processes that it has started, end when the
+	// connection ends.
 	c := d.connect(t)
 	c.say(request{Type: "spawn", TTY: &no, Args: []string{"sh", "-c", "sleep 100 & echo $!; wait"}})
 	c.want("attached")
@@ -359,7 +360,7 @@ func TestCommand(t *testing.T) {
 	pid := strings.TrimSpace(c.seen.String())
 	_ = c.ws.CloseNow()
 	waitForExit(t, pid)
-	// A process that keeps the output open does not delay the end.
+	// A process that keeps the output open does not delay the exit message.
 	e := d.connect(t)
 	e.say(request{Type: "spawn", TTY: &no, Args: []string{"sh", "-c", "sleep 600 & echo $!"}})
 	e.want("attached")
@@ -449,8 +450,8 @@ func FuzzReadRequest(f *testing.F) {
 }
 
 // TestWhatIsLeftBehindHoldsNothingUp checks that a PTY ends with its program,
-// even if a process that the program left behind ignores the hangup and keeps
-// the terminal open.
+// even if a process that the program has left behind ignores the hangup and
+// keeps the terminal open.
 func TestWhatIsLeftBehindHoldsNothingUp(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, Config{})

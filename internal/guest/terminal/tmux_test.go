@@ -15,11 +15,11 @@ import (
 	"aloft/internal/terminal"
 )
 
-// newTmux returns a tmux with a server of its own.
+// newTmux returns a Tmux with its own tmux server.
 func newTmux(t *testing.T) *Tmux {
 	t.Helper()
 	need.Command(t, "tmux")
-	dir, err := os.MkdirTemp("", "tmux") // a socket's name has to be short
+	dir, err := os.MkdirTemp("", "tmux") // a socket's path must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func newTmux(t *testing.T) *Tmux {
 		return append(os.Environ(), "HOME="+dir, "PS1=> ", "SHELL=/bin/sh", "ENV=", "HELD=by-the-server")
 	}}
 	t.Cleanup(func() {
-		_ = exec.Command("tmux", "-S", tm.Socket, "kill-server").Run() // a test may have ended it
+		_ = exec.Command("tmux", "-S", tm.Socket, "kill-server").Run() // a test may have ended the server
 		_ = os.RemoveAll(dir)
 	})
 	return tm
@@ -83,9 +83,9 @@ func TestTerminals(t *testing.T) {
 	if err := tm.Send(ctx, "build", []Keys{{Text: "printf %s '" + long + "' | wc -c; echo Enter $GIVEN-$HELD;"}, {Key: "Enter"}}); err != nil {
 		t.Fatal(err)
 	}
-	shows(t, tm, "build", "3000") // a line of a terminal holds 4095
+	shows(t, tm, "build", "3000") // a terminal's line is limited to 4095 bytes
 	shows(t, tm, "build", "Enter yes;-by-the-server")
-	// The text includes the history.
+	// The text includes the scrollback.
 	if err := tm.Send(ctx, "build", []Keys{{Text: "seq 1 200; echo do''ne"}, {Key: "Enter"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -103,8 +103,8 @@ func TestTerminals(t *testing.T) {
 		t.Fatal(err)
 	}
 	shows(t, tm, "job", "result")
-	// On a busy host, tmux 3.3 does not always learn a child's exit status. It is then unknown,
-	// but never wrong.
+	// On a busy host, tmux 3.3 does not always get a child's exit status. The status is then
+	// unknown, but never wrong.
 	if err := wait(ctx, func() bool {
 		j, err := tm.Find(ctx, "job")
 		return err == nil && j.Dead && (j.ExitCode == nil || *j.ExitCode == 3)
@@ -114,7 +114,7 @@ func TestTerminals(t *testing.T) {
 	}
 	for name, err := range map[string]error{
 		"read": func() error { _, _, err := tm.Read(ctx, "none", 0, false); return err }(),
-		"send": tm.Send(ctx, "buil", []Keys{{Text: "x"}}), // another's name begins so
+		"send": tm.Send(ctx, "buil", []Keys{{Text: "x"}}), // another terminal's name begins with these letters
 		"end":  tm.End(ctx, "none"),
 	} {
 		if !fault.Is(err, fault.KindNotFound) {
@@ -180,8 +180,8 @@ func TestSharedTerminal(t *testing.T) {
 	shows(t, tm, "both", "seen-by-2")
 }
 
-// TestKeptServer checks that a tmux server that another process supervises is
-// waited for, and never started.
+// TestKeptServer checks that if another process supervises the tmux server, the
+// Host waits for that server and never starts one.
 func TestKeptServer(t *testing.T) {
 	t.Parallel()
 	tm := newTmux(t)

@@ -15,17 +15,17 @@ import (
 	catalogue "aloft/internal/tool"
 )
 
-// TestApplyAgentDiff applies what one clone has committed to another.
+// TestApplyAgentDiff applies one clone's commits to another clone.
 func TestApplyAgentDiff(t *testing.T) {
 	need.Command(t, "git")
 	const base = "1\n2\n3\n4\n5\n6\n7\n8\n9\n"
 	for _, c := range []struct {
 		name           string
-		theirs, ours   string // shell scripts, run in the clones
-		uncommitted    string // a script that is not committed, in our clone
-		want, unwanted string // in the text
+		theirs, ours   string // shell scripts that run in the clones
+		uncommitted    string // a script in our clone whose changes stay uncommitted
+		want, unwanted string // texts that the result must, and must not, contain
 		refused        bool
-		files          map[string]string // afterwards; "" means that there is none
+		files          map[string]string // content of the file afterwards; "" means that it does not exist
 	}{
 		{name: "Clean", theirs: "sed -i s/1/one/ a; echo new > new; rm gone; printf '\\000\\001' > bin; mv old renamed; chmod +x run", ours: "sed -i s/9/nine/ a",
 			want: "Applied the changes to 7 files:\n", unwanted: "conflict",

@@ -20,14 +20,14 @@ func TestWriteShellStdin(t *testing.T) {
 	tooltest.Run(t, func(t *testing.T, ws tool.Workspace) tool.Tool { return tool.WriteShellStdin(session(t, ws.Dir)) }, "testdata/write_shell_stdin")
 }
 
-// TestTalkWithABackgroundCommand goes through a complete exchange, as a model
-// would.
+// TestTalkWithABackgroundCommand performs a complete exchange with a background
+// command, as a model would.
 func TestTalkWithABackgroundCommand(t *testing.T) {
 	s := session(t, t.TempDir())
 	sh, await, write := tool.Shell(s, nil), tool.Await(s), tool.WriteShellStdin(s)
 	out := use(t, sh, map[string]any{"command": `echo ready; read -r a; echo "a is $a"; read -r b || echo none; exit 4`, "is_background": true})
 	pid := out.Call.GetShellToolCall().GetResult().GetSuccess().GetPid()
-	defer func() { _ = syscall.Kill(int(-pid), syscall.SIGKILL) }() // it has ended, unless the test fails
+	defer func() { _ = syscall.Kill(int(-pid), syscall.SIGKILL) }() // the command has ended, unless the test fails
 
 	out = use(t, await, map[string]any{"pids": []int32{pid}, "pattern": "^ready"})
 	if !strings.Contains(out.Text, " runs]\nready\n") {
@@ -57,7 +57,7 @@ func TestTalkWithABackgroundCommand(t *testing.T) {
 	}
 }
 
-// Without commands in the background, a timeout alone is a timer.
+// If no background command runs, Await waits until its timeout.
 func TestAwaitTimer(t *testing.T) {
 	s := session(t, t.TempDir())
 	out := use(t, tool.Await(s), map[string]any{"timeout": 20})

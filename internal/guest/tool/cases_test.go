@@ -26,8 +26,8 @@ func TestDelete(t *testing.T)       { tooltest.Run(t, in(tool.Delete), "testdata
 // noRipgrep is the path of rg in a machine that does not have it.
 const noRipgrep = "/no/rg"
 
-// TestWithoutRipgrep runs the cases of the tools that search as in a machine
-// without rg.
+// TestWithoutRipgrep runs the cases of the search tools in a machine without
+// rg.
 func TestWithoutRipgrep(t *testing.T) {
 	without := func(newTool func(*testing.T, tool.Workspace) tool.Tool) tooltest.Make {
 		return func(t *testing.T, ws tool.Workspace) tool.Tool {
@@ -75,8 +75,7 @@ func TestReadLints(t *testing.T) {
 	tooltest.Run(t, func(t *testing.T, ws tool.Workspace) tool.Tool { return tool.ReadLints(ws, linters(t, ws)) }, "testdata/read_lints")
 }
 
-// index returns an index that finds symbols in the same way wherever the tests
-// run.
+// index returns an index that finds the same symbols wherever the tests run.
 func index(t testing.TB, ws tool.Workspace) *search.Index {
 	t.Helper()
 	x := search.New(search.Config{Dir: ws.Dir, State: t.TempDir(), Ctags: "none", Ripgrep: ws.Ripgrep})
@@ -84,8 +83,8 @@ func index(t testing.TB, ws tool.Workspace) *search.Index {
 	return x
 }
 
-// linters returns the pool of a machine that has no linter but bash, and whose
-// tree was marked before the case changed it.
+// linters returns the pool of a machine whose only linter is bash. The pool has
+// marked the tree before the case changes it.
 func linters(t testing.TB, ws tool.Workspace) *lsp.Pool {
 	t.Helper()
 	p := lsp.New(lsp.Config{Dir: ws.Dir, Env: append(os.Environ(), "LC_ALL=C"), Only: []string{"bash"}, Ripgrep: ws.Ripgrep})

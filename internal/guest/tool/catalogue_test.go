@@ -19,8 +19,8 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// TestSchemaDecodes checks that protojson accepts what the schema tells the
-// model: each property alone, and each value of an enum, must be kept.
+// TestSchemaDecodes checks that protojson accepts every property and every enum
+// value that the schema describes to the model, and keeps it.
 func TestSchemaDecodes(t *testing.T) {
 	for _, spec := range catalogue.Catalogue() {
 		t.Run(spec.Name, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestSchemaDecodes(t *testing.T) {
 			}
 			for name, raw := range s.Properties {
 				if field := args.Descriptor().Fields().ByName(protoreflect.Name(name)); field != nil && proto.GetExtension(field.Options(), agentv1.E_AsText).(bool) {
-					continue // a word of the model's, which the control plane reads
+					continue // a property that only the control plane reads
 				}
 				for _, value := range examples(t, raw) {
 					text, err := json.Marshal(map[string]any{name: value})
@@ -108,8 +108,8 @@ func message(t *testing.T, name string) protoreflect.MessageType {
 	return found
 }
 
-// TestNameOf checks that every tool of the catalogue that acts in the machine
-// is implemented here.
+// TestNameOf checks that this package implements every tool of the catalogue
+// that acts in the machine.
 func TestNameOf(t *testing.T) {
 	for _, spec := range catalogue.Catalogue() {
 		if spec.Home == catalogue.Guest {
@@ -127,8 +127,8 @@ func TestNameOf(t *testing.T) {
 	}
 }
 
-// TestCallsWithoutArguments checks that such calls fail with a message, not
-// with a panic.
+// TestCallsWithoutArguments checks that calls without arguments return an error
+// and do not panic.
 func TestCallsWithoutArguments(t *testing.T) {
 	ws := tool.Workspace{Dir: t.TempDir()}
 	bash := session(t, ws.Dir)

@@ -13,15 +13,15 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// TestActionsOf checks how the actions of a call are converted. What they do is
-// tested in package screen.
+// TestActionsOf checks how a call's actions are converted. Package screen tests
+// their effects.
 func TestActionsOf(t *testing.T) {
 	at := func(x, y int) *screen.Point { return &screen.Point{X: x, Y: y} }
 	for input, want := range map[string]screen.Action{
 		`{"mouse_move":{"coordinate":{"x":640,"y":400}}}`:                                       {Kind: screen.MouseMove, At: at(640, 400)},
 		`{"mouseMove":{"coordinate":{}}}`:                                                       {Kind: screen.MouseMove, At: at(0, 0)},
 		`{"mouse_move":{}}`:                                                                     {Kind: screen.MouseMove},
-		`{"click":{"coordinate":{"x":-1,"y":2147483647}}}`:                                      {Kind: screen.Click, At: at(-1, 2147483647), Button: screen.Left}, // refused by who knows the screen
+		`{"click":{"coordinate":{"x":-1,"y":2147483647}}}`:                                      {Kind: screen.Click, At: at(-1, 2147483647), Button: screen.Left}, // refused later, by package screen
 		`{"click":{"button":"MOUSE_BUTTON_UNSPECIFIED"}}`:                                       {Kind: screen.Click, Button: screen.Left},
 		`{"click":{"button":"MOUSE_BUTTON_LEFT"}}`:                                              {Kind: screen.Click, Button: screen.Left},
 		`{"click":{"button":"MOUSE_BUTTON_MIDDLE"}}`:                                            {Kind: screen.Click, Button: screen.Middle},
@@ -34,10 +34,10 @@ func TestActionsOf(t *testing.T) {
 		`{"scroll":{"direction":"SCROLL_DIRECTION_DOWN"}}`:                                      {Kind: screen.Scroll, Direction: screen.ScrollDown},
 		`{"scroll":{"direction":"SCROLL_DIRECTION_LEFT"}}`:                                      {Kind: screen.Scroll, Direction: screen.ScrollLeft},
 		`{"scroll":{"direction":"SCROLL_DIRECTION_RIGHT"}}`:                                     {Kind: screen.Scroll, Direction: screen.ScrollRight},
-		`{"scroll":{"direction":257}}`:                                                          {Kind: screen.Scroll, Direction: 0xff}, // not 1, which is up
+		`{"scroll":{"direction":257}}`:                                                          {Kind: screen.Scroll, Direction: 0xff}, // must not become 1, which is up
 		`{"scroll":{"direction":-1}}`:                                                           {Kind: screen.Scroll, Direction: 0xff},
-		`{"click":{"button":8}}`:                                                                {Kind: screen.Click, Button: 0xff}, // X's number is not the wire's
-		`{"click":{"button":-255}}`:                                                             {Kind: screen.Click, Button: 0xff}, // not 1, which is the left one
+		`{"click":{"button":8}}`:                                                                {Kind: screen.Click, Button: 0xff}, // the message's numbers are not X's numbers
+		`{"click":{"button":-255}}`:                                                             {Kind: screen.Click, Button: 0xff}, // must not become 1, which is the left button
 		`{"type":{"text":"a\nß"}}`:                                                              {Kind: screen.Type, Text: "a\nß"},
 		`{"key":{"key":"ctrl+s"}}`:                                                              {Kind: screen.Key, Text: "ctrl+s"},
 		`{"wait":{"duration_ms":1500}}`:                                                         {Kind: screen.Wait, Wait: 1500 * time.Millisecond},
@@ -56,7 +56,7 @@ func TestActionsOf(t *testing.T) {
 	}
 }
 
-// TestEveryActionIsKnown checks that each action and button of the messages has
+// TestEveryActionIsKnown checks that each action and button in the messages has
 // a counterpart of the same name in package screen.
 func TestEveryActionIsKnown(t *testing.T) {
 	fields := (&agentv1.ComputerUseAction{}).ProtoReflect().Descriptor().Fields()
@@ -79,8 +79,8 @@ func TestEveryActionIsKnown(t *testing.T) {
 	}
 }
 
-// TestComputerUseWithoutADesktop checks that without a desktop the tool is not
-// offered, and that a call nevertheless says why it fails.
+// TestComputerUseWithoutADesktop checks that the tool is not offered without a
+// desktop, and that a call then returns an error that gives the reason.
 func TestComputerUseWithoutADesktop(t *testing.T) {
 	hand := ComputerUse(screen.NewHand(""))
 	if err := hand.Lacks(); err == nil || !strings.Contains(err.Error(), "desktop") {

@@ -173,8 +173,8 @@ func TestEditResultTellsTheChange(t *testing.T) {
 	}
 }
 
-// TestWriteIsOneStep checks that concurrent readers see the old contents or the
-// new.
+// TestWriteIsOneStep checks that concurrent readers see either the old or the
+// new contents.
 func TestWriteIsOneStep(t *testing.T) {
 	ws := tool.Workspace{Dir: t.TempDir()}
 	path := filepath.Join(ws.Dir, "f")
@@ -217,15 +217,15 @@ func TestWriteIsOneStep(t *testing.T) {
 	}
 }
 
-// TestRightsOfTheAgent runs this binary as another user, since root's rights
-// would override refusals.
+// TestRightsOfTheAgent runs this binary as another user, because root's
+// privileges would bypass the permissions.
 func TestRightsOfTheAgent(t *testing.T) {
 	if dir := os.Getenv("TOOL_TEST_RIGHTS"); dir != "" {
 		asAgent(t, dir)
 		return
 	}
 	need.Root(t)
-	dir, err := os.MkdirTemp("/tmp", "aloft-rights-") // t.TempDir is closed to others
+	dir, err := os.MkdirTemp("/tmp", "aloft-rights-") // other users cannot enter t.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +275,8 @@ func asAgent(t *testing.T, dir string) {
 			t.Errorf("%s %v: %q", c.hand.Name, c.args, out.Text)
 		}
 	}
-	// The file is writable but its folder is not. The file keeps its owner.
+	// The file is writable but its folder is not. The write preserves the
+	// file's owner.
 	out := use(t, tool.Write(ws), map[string]any{"path": "shared", "contents": "y\n"})
 	st, err := os.Stat(filepath.Join(dir, "shared"))
 	if out.Error || err != nil || st.Size() != 2 || st.Sys().(*syscall.Stat_t).Uid != 0 {

@@ -11,8 +11,8 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// TestRecordScreen checks what a model is told where recording is not possible.
-// Recording itself is tested in package video.
+// TestRecordScreen checks the messages that a model gets if recording is
+// impossible. Package video tests the recording.
 func TestRecordScreen(t *testing.T) {
 	tooltest.Run(t, func(t *testing.T, ws guest.Workspace) guest.Tool {
 		return guest.RecordScreen(video.New(video.Config{Dir: filepath.Join(ws.Dir, "recording"), Artifacts: ws.Dir}))
@@ -25,7 +25,7 @@ func TestRecordScreenLacksADesktop(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	call := &agentv1.ToolCall{Tool: &agentv1.ToolCall_RecordScreenToolCall{RecordScreenToolCall: &agentv1.RecordScreenToolCall{Args: &agentv1.RecordScreenArgs{}}}}
-	if out := hand.Run(t.Context(), call, nil); out.Error { // the run has ended, and nothing was recorded
+	if out := hand.Run(t.Context(), call, nil); out.Error { // the run has ended without a recording
 		t.Errorf("%+v", out)
 	}
 }

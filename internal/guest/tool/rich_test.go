@@ -98,8 +98,8 @@ func TestReadMakesALargeImageSmaller(t *testing.T) {
 	}
 }
 
-// TestEditsRefuseWhatChanged tries the ways in which a file can change without
-// the model's knowledge.
+// TestEditsRefuseWhatChanged changes a file in several ways without the model's
+// knowledge. An edit must then be refused.
 func TestEditsRefuseWhatChanged(t *testing.T) {
 	ws := tool.Workspace{Dir: t.TempDir(), Seen: file.NewSeen()}
 	path := filepath.Join(ws.Dir, "f")
@@ -113,7 +113,7 @@ func TestEditsRefuseWhatChanged(t *testing.T) {
 		}
 	}
 	put(t, path, "one\n")
-	must(replace("one", "two"), false) // never read
+	must(replace("one", "two"), false) // the model has never read the file
 	must(replace("two", "three"), false)
 	put(t, path, "three, and more\n")
 	must(replace("three", "four"), true)

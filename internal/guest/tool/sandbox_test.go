@@ -21,10 +21,10 @@ func confined(t *testing.T, dir string) *guard.Sandbox {
 	return &guard.Sandbox{Helper: tooltest.Sandbox(t), Workspace: dir}
 }
 
-// TestShellInSandbox runs sandboxed and other commands in one session.
+// TestShellInSandbox runs sandboxed and unsandboxed commands in one session.
 func TestShellInSandbox(t *testing.T) {
 	dir := t.TempDir()
-	sb := confined(t, dir) // with the build cache of the real home
+	sb := confined(t, dir) // the build cache is the one in the real home folder
 	t.Setenv("HOME", dir)
 	output := filepath.Join(t.TempDir(), "output")
 	session, err := shell.New(shell.Config{Dir: dir, OutputDir: output})
@@ -37,7 +37,7 @@ func TestShellInSandbox(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "sub"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// The agent could have written these files, so they allow nothing.
+	// The agent could have written these files, so they must allow nothing.
 	for _, name := range []string{".cursor/sandbox.json", ".aloft/sandbox.json"} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
 			t.Fatal(err)
@@ -55,7 +55,7 @@ func TestShellInSandbox(t *testing.T) {
 	for _, step := range []struct {
 		command string
 		policy  *agentv1.SandboxPolicy
-		want    string // a part of what the model reads
+		want    string // part of the text that the model gets
 	}{
 		{"echo $CURSOR_SANDBOX $CURSOR_SANDBOX_LANDLOCK_STATUS", nil, "native fully_enforced"},
 		{"echo $CURSOR_ORIG_UID $CURSOR_ORIG_GID", nil, fmt.Sprintf("%d %d\n", os.Getuid(), os.Getgid())},
@@ -64,27 +64,29 @@ func TestShellInSandbox(t *testing.T) {
 		{"mkdir -p .vscode && echo x > .vscode/tasks.json", nil, "protected .vscode"},
 		{"echo x > made && echo done", nil, "done\n"},
 		{"echo x > made", readonly, "type workspace_readonly"},
-		// Variables that are set in the sandbox stay there, and are there the next time.
+		// Variables that are set in the sandbox stay in the sandbox, and the
+		// next sandboxed command gets them.
 		{"export A=inside; B='two\nlines'; f() { echo \"f $1\"; }; alias g='echo alias'; cd sub", nil, "exit code 0"},
 		{"echo $A; echo \"$B\"; f x; g; pwd", nil, "inside\ntwo\nlines\nf x\nalias\n" + dir + "/sub\n"},
 		{"echo [$A] [$B]; type f 2>&1 | tail -1; pwd", none, "[] []\n"},
 		{"pwd", none, dir + "/sub\n"},
 		{"echo [$A]", readonly, "[]\n"},
-		// Variables that are exported outside are visible inside, unless they were changed there.
+		// Variables that are exported outside are visible inside, unless a sandboxed command has
+		// changed them.
 		{"export A=outside C=outside", none, "exit code 0"},
 		{"echo $A $C", nil, "inside outside\n"},
 		{"export C=later", none, "exit code 0"},
 		{"echo $C; cd ..", nil, "later\n"},
 		{"pwd; exit 3", nil, "exit code 3"},
 		{"pwd", none, dir + "\n"},
-		// The sandbox's own files are out of reach.
+		// Commands cannot reach the sandbox's own files.
 		{"ls " + output + "/*/ 2>&1 | grep -c -E 'report|drive'", nil, "0\n"},
 		{"echo x > " + output + "/x", nil, "may not be changed"},
 		{"kill -0 $PPID && kill -0 " + "1", nil, "exit code 1"},
 		{"curl -s --max-time 5 http://127.0.0.1:1/ ; echo $HTTPS_PROXY", nil, "http://127.0.0.1:3128"},
 		{"echo [$HTTPS_PROXY]", readonly, "[]\n"},
 		{"echo err >&2; echo out > /dev/stdout", nil, "out\n"},
-		// All of a call's policy is applied.
+		// The whole policy of a call applies.
 		{"echo x > " + added + "/x", notmp(), "sandbox: " + added + "/x may not be changed"},
 		{"echo x > " + added + "/x && echo wrote", notmp(func(p *agentv1.SandboxPolicy) { p.AdditionalReadwritePaths = []string{added} }), "wrote\n"},
 		{"echo x > made", notmp(func(p *agentv1.SandboxPolicy) { p.AdditionalReadonlyPaths = []string{"made"} }), "additionalReadonlyPaths made"},
@@ -113,7 +115,8 @@ func TestShellInSandbox(t *testing.T) {
 	}
 }
 
-// notmp returns a policy without temporary files, with changes.
+// notmp returns a policy that grants no folder for temporary files, with the
+// given changes.
 func notmp(change ...func(*agentv1.SandboxPolicy)) *agentv1.SandboxPolicy {
 	p := &agentv1.SandboxPolicy{Type: agentv1.SandboxPolicy_TYPE_WORKSPACE_READWRITE, DisableTmpWrite: true}
 	for _, c := range change {
@@ -122,7 +125,7 @@ func notmp(change ...func(*agentv1.SandboxPolicy)) *agentv1.SandboxPolicy {
 	return p
 }
 
-// narrow returns a policy that allows reading only the workspace and paths.
+// narrow returns a policy that allows reading only the workspace and the paths.
 func narrow(paths ...string) *agentv1.SandboxPolicy {
 	return notmp(func(p *agentv1.SandboxPolicy) {
 		p.ReadBoundary, p.AdditionalReadPaths = agentv1.SandboxPolicy_READ_BOUNDARY_WORKSPACE, paths

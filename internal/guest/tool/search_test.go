@@ -18,7 +18,7 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// forest creates n small files, a tenth of which contain the word needle.
+// forest creates n small files. A tenth of them contain the word needle.
 func forest(t testing.TB, n int) tool.Workspace {
 	t.Helper()
 	dir := t.TempDir()
@@ -41,7 +41,7 @@ func forest(t testing.TB, n int) tool.Workspace {
 }
 
 // TestGrepPages checks that the pages together are the complete output in one
-// order, both for little output, which is sorted here, and for much, which rg
+// order: for little output, which Grep sorts, and for much output, which rg
 // sorts.
 func TestGrepPages(t *testing.T) {
 	need.Command(t, "rg")
@@ -133,7 +133,7 @@ func FuzzGrep(f *testing.F) {
 	})
 }
 
-// FuzzStrReplace checks that a replacement can be undone by the reverse one.
+// FuzzStrReplace checks that the reverse replacement undoes a replacement.
 func FuzzStrReplace(f *testing.F) {
 	f.Add("one two", "one", "1")
 	f.Add("a\r\nb", "a\nb", "c")
@@ -192,7 +192,7 @@ func BenchmarkSearch(b *testing.B) {
 		b.Run("rg-files", func(b *testing.B) { bare(b, "--files") })
 		b.Run("Glob-go", func(b *testing.B) { hand(b, tool.Glob(ws), `{"glob_pattern": "*.go"}`) })
 		b.Run("rg-files-go-newest", func(b *testing.B) { bare(b, "--files", "-g", "*.go", "--sortr", "modified") })
-		for _, fd := range []string{"fd", "fdfind"} { // as others, and Debian, call it
+		for _, fd := range []string{"fd", "fdfind"} { // the name in Debian and others
 			if path, err := exec.LookPath(fd); err == nil {
 				b.Run("fd-go", func(b *testing.B) {
 					for b.Loop() {

@@ -77,8 +77,8 @@ func TestShellNamesTheFileOfLongOutput(t *testing.T) {
 	}
 }
 
-// TestShellFailure checks that a result gives the reason of a failure, whatever
-// the command printed.
+// TestShellFailure checks that a result gives the reason for a failure,
+// whatever the command has printed.
 func TestShellFailure(t *testing.T) {
 	need.Command(t, "bash")
 	hand := tool.Shell(session(t, t.TempDir()), nil)

@@ -11,8 +11,8 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// TestStartUpFiles lets sandboxed commands attack the files that a login shell
-// and git outside of the sandbox read, where the home folder is writable inside.
+// TestStartUpFiles has sandboxed commands attack the files that a login shell
+// and git read outside of the sandbox. The home folder is writable inside.
 func TestStartUpFiles(t *testing.T) {
 	for _, home := range []string{"the workspace", "a folder that the policy opens"} {
 		t.Run(home, func(t *testing.T) {

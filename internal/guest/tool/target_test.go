@@ -13,15 +13,16 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// TestGuarded lists where guarded calls write: a call whose path was judged
-// ordinary, or was reviewed, changes nothing else that is protected.
+// TestGuarded checks where guarded calls write: a call whose path was judged
+// ordinary, or was approved in a review, cannot change any other protected
+// path.
 func TestGuarded(t *testing.T) {
 	const before = "before\n"
 	for _, c := range []struct {
 		name, path string
-		link       [2]string // what a symbolic link points to, and where it is
-		hard       [2]string // likewise a hard link
-		file       string    // what the call is meant to change; it begins as before
+		link       [2]string // the target and the path of a symbolic link
+		hard       [2]string // the target and the path of a hard link
+		file       string    // the file that the call should change; it begins with its old contents
 		ok         bool
 	}{
 		{name: "ordinary", path: "w/a.txt", file: "w/a.txt", ok: true},
@@ -115,7 +116,8 @@ func TestGuarded(t *testing.T) {
 }
 
 // TestGuardedFolderIsSwapped replaces a folder by a symbolic link to a
-// protected one while calls write to it: nothing may be written there.
+// protected folder while calls write to it. No call may write to the protected
+// folder.
 func TestGuardedFolderIsSwapped(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -140,7 +142,7 @@ func TestGuardedFolderIsSwapped(t *testing.T) {
 				return
 			default:
 			}
-			_ = os.Rename(at, aside) // a step of the swap that fails is tried again
+			_ = os.Rename(at, aside) // if a step of the swap fails, the loop repeats it
 			_ = os.Rename(link, at)
 			_ = os.Rename(at, link)
 			_ = os.Rename(aside, at)

@@ -23,8 +23,8 @@ func TestWebFetch(t *testing.T) {
 	tooltest.Run(t, func(_ *testing.T, ws tool.Workspace) tool.Tool { return tool.WebFetch(ws, web.New(web.Public)) }, "testdata/web_fetch")
 }
 
-// TestFetchAndWebFetchOfAServer fetches from a real server, whose address would
-// be refused in a machine.
+// TestFetchAndWebFetchOfAServer fetches from a real server whose address a
+// machine would refuse.
 func TestFetchAndWebFetchOfAServer(t *testing.T) {
 	var shot bytes.Buffer
 	if err := png.Encode(&shot, image.NewGray(image.Rect(0, 0, 10, 10))); err != nil {

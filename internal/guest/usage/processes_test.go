@@ -43,7 +43,7 @@ func FuzzParseStat(f *testing.F) {
 	f.Add("sh", 1)
 	f.Add(") S 1 (", 2)
 	f.Fuzz(func(t *testing.T, name string, parent int) {
-		// The parent is parsed correctly whatever the process's name is.
+		// The parser finds the parent's id whatever the process's name is.
 		_, got, state, ok := parseStat(fmt.Appendf(nil, "5 (%s) S %d 0 0", name, parent))
 		if !ok || got != parent || state != 'S' {
 			t.Errorf("%q: parent %d, want %d", name, got, parent)

@@ -14,7 +14,7 @@ import (
 	"aloft/internal/need"
 )
 
-// film makes a video of ten seconds in which every second looks different.
+// film makes a video of ten seconds. Every second looks different.
 func film(t *testing.T, name string, more ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -28,7 +28,7 @@ func film(t *testing.T, name string, more ...string) string {
 func TestLook(t *testing.T) {
 	kinds := map[string][]string{
 		"a.mp4":  {"video/mp4"},
-		"b.mp4":  {"video/mp4", "-movflags", "frag_keyframe+empty_moov"}, // tells no length
+		"b.mp4":  {"video/mp4", "-movflags", "frag_keyframe+empty_moov"}, // this format contains no duration
 		"c.webm": {"video/webm", "-c:v", "libvpx", "-deadline", "realtime"},
 		"d.mov":  {"video/quicktime"},
 		"e.avi":  {"video/avi", "-c:v", "mjpeg"},
@@ -45,7 +45,7 @@ func TestLook(t *testing.T) {
 				{9 * time.Second, time.Hour, 9 * time.Second, 9500 * time.Millisecond, 4},
 			} {
 				if n > 0 && name != "a.mp4" {
-					break // it is the same for all
+					break // the same for all formats
 				}
 				frames, info, err := Look(t.Context(), file, kind[0], c.from, c.to, 5)
 				if err != nil {

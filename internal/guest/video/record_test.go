@@ -48,8 +48,9 @@ func save(t *testing.T, r *Recorder, name string) Recording {
 	return rec
 }
 
-// plays checks that a browser can play a saved recording: it is H.264, its
-// index precedes its frames, and its length and size are those reported.
+// plays fails unless a browser can play a saved recording: it must be H.264,
+// its index must precede its frames, and its length and size must equal the
+// reported ones.
 func plays(t *testing.T, rec Recording) {
 	t.Helper()
 	out, err := exec.Command("ffprobe", "-v", "error", "-count_frames", "-show_entries", "stream=codec_name,width,height,pix_fmt,nb_read_frames:format=duration", "-of", "json", rec.Path).Output()
@@ -156,7 +157,8 @@ func TestWhatCannotBeSavedIsStillThere(t *testing.T) {
 	save(t, r, "a")
 }
 
-// fragments waits until that many fragments of the recording are on disk.
+// fragments waits until the given number of the recording's fragments are on
+// disk.
 func fragments(t *testing.T, r *Recorder, want int) {
 	t.Helper()
 	for {
@@ -175,8 +177,8 @@ func fragments(t *testing.T, r *Recorder, want int) {
 	}
 }
 
-// TestKilled checks that what was recorded when ffmpeg was killed can be saved,
-// even by a later recorder.
+// TestKilled checks that if ffmpeg is killed, the recording up to then can be
+// saved, even by a later recorder.
 func TestKilled(t *testing.T) {
 	r := recorder(t)
 	start(t, r)
@@ -194,8 +196,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestKilledAtOnce checks that a recording without a complete fragment says so,
-// and can be discarded.
+// TestKilledAtOnce checks that saving a recording without a complete fragment
+// returns an error that says so, and that the recording can be discarded.
 func TestKilledAtOnce(t *testing.T) {
 	r := recorder(t)
 	start(t, r)
@@ -221,7 +223,7 @@ func TestEnd(t *testing.T) {
 	if err := r.End("the run ended"); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.End("something else"); err != nil { // it has ended
+	if err := r.End("something else"); err != nil { // the process has ended
 		t.Fatal(err)
 	}
 	if err := r.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "the run ended") {

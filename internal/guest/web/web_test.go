@@ -58,8 +58,8 @@ func TestGetRefusesPrivateAddresses(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
 	defer s.Close()
 	port := s.URL[strings.LastIndexByte(s.URL, ':'):]
-	// Both a client that is given these addresses and one that is redirected to them must
-	// refuse.
+	// A client must refuse these addresses both when it is given them and when it is
+	// redirected to them.
 	c := New(Public)
 	for _, u := range []string{s.URL, "http://localhost" + port, "http://127.1" + port, "http://[::1]" + port, "http://[::ffff:127.0.0.1]" + port, "http://0.0.0.0" + port} {
 		if _, err := c.Get(t.Context(), u); err == nil {

@@ -13,7 +13,7 @@ import (
 	"aloft/internal/guest/webp"
 )
 
-// draw returns an image whose pixels at returns.
+// draw returns an image whose pixels are the results of at.
 func draw(width, height int, at func(x, y int) color.RGBA) *image.RGBA {
 	m := image.NewRGBA(image.Rect(0, 0, width, height))
 	for y := range height {
@@ -24,7 +24,8 @@ func draw(width, height int, at func(x, y int) color.RGBA) *image.RGBA {
 	return m
 }
 
-// check compares an encoded image with what another decoder reads.
+// check fails unless another decoder reads the encoded image as the same
+// pixels.
 func check(t *testing.T, m *image.RGBA) []byte {
 	t.Helper()
 	data, err := webp.Encode(m)
@@ -53,7 +54,7 @@ func check(t *testing.T, m *image.RGBA) []byte {
 func TestEncode(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	noise := func() uint8 { return uint8(random.Uint32()) }
-	falling := func() (v uint8) { // each value half as likely as the one before: codes would be longer than the format has
+	falling := func() (v uint8) { // each value occurs half as often as the previous one, so codes would exceed the format's maximum length
 		for random.Uint32()&1 == 0 && v < 60 {
 			v++
 		}
@@ -85,8 +86,8 @@ func TestEncodeRefuses(t *testing.T) {
 	}
 }
 
-// FuzzEncode encodes images of few colors with repetitions, which use the
-// encoder's matches.
+// FuzzEncode encodes images with few colors and many repetitions, which
+// exercise the encoder's matches.
 func FuzzEncode(f *testing.F) {
 	f.Add(uint8(9), []byte("abcabcabcabcabc"))
 	f.Add(uint8(1), []byte{0})

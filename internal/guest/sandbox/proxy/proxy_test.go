@@ -114,7 +114,7 @@ func try(t testing.TB, at, how, host string) bool {
 		if err != nil {
 			return false
 		}
-		// The server gets the host name that was judged.
+		// The server gets the host name that the policy has checked.
 		return bytes.HasPrefix(answer, []byte("HTTP/1.1 200 ")) && bytes.HasSuffix(answer, []byte(host))
 	}
 	name := strings.Trim(host, "[]")
@@ -134,8 +134,8 @@ func TestNoModeReachesNothing(t *testing.T) {
 	}
 }
 
-// TestOneRequest sends a second request after the first on the same connection,
-// which must not be forwarded.
+// TestOneRequest sends a second request on the same connection. The proxy must
+// not forward it.
 func TestOneRequest(t *testing.T) {
 	t.Parallel()
 	var got []string
@@ -198,7 +198,8 @@ func FuzzHTTP(f *testing.F) {
 		if err != nil || r.connect {
 			return
 		}
-		// The strict parser of net/http reads the same, and only one request.
+		// The strict parser of net/http must find the same request, and no
+		// other.
 		again, err := http.ReadRequest(bufio.NewReader(io.MultiReader(bytes.NewReader(r.head), strings.NewReader(strings.Repeat("0\r\n\r\n", 3)))))
 		if err != nil {
 			return // the server refuses it
