@@ -19,8 +19,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the generated pages of docs/reference")
 
-// TestEveryPageIsReachable follows the links from docs/README.md and fails if
-// they do not lead to every page of the documentation.
+// TestEveryPageIsReachable follows the links from docs/README.md. They must
+// lead to every page of the documentation.
 func TestEveryPageIsReachable(t *testing.T) {
 	const index = "docs/README.md"
 	if !slices.Contains(linksOf(t, "README.md"), index) {
@@ -65,8 +65,8 @@ func linksOf(t *testing.T, page string) []string {
 // docLink is a Markdown link to a file of the repository: its text and the file.
 var docLink = regexp.MustCompile(`\[([^]\n]*)\]\(([^)#: ]+)(?:#[^)]*)?\)`)
 
-// TestAnchorsInDocsLead checks that the anchor of each link to a page is that of
-// a heading there.
+// TestAnchorsInDocsLead checks that the anchor in each link to a page is the
+// anchor of a heading on that page.
 func TestAnchorsInDocsLead(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#: ]*)#([^)]+)\)`)
 	for _, page := range markdown(t) {
@@ -82,7 +82,8 @@ func TestAnchorsInDocsLead(t *testing.T) {
 	}
 }
 
-// anchorsOf returns the anchors that GitHub gives the headings of a page.
+// anchorsOf returns the anchors that GitHub generates for the headings of a
+// page.
 func anchorsOf(t *testing.T, page string) []string {
 	t.Helper()
 	var anchors []string
@@ -224,7 +225,8 @@ func groupOf(dir string) string {
 	}
 }
 
-// synopsis returns the first sentence of a package's comment, for a cell.
+// synopsis returns the first sentence of a package's comment, formatted for a
+// table cell.
 func synopsis(t *testing.T, dir string) string {
 	t.Helper()
 	files, err := filepath.Glob(dir + "/*.go")
@@ -250,7 +252,7 @@ func synopsis(t *testing.T, dir string) string {
 	return ""
 }
 
-// importsOf returns the rule of mayImport for a package, for a cell.
+// importsOf returns a package's rule in mayImport, formatted for a table cell.
 func importsOf(dir string) string {
 	rule := ruleFor(dir)
 	var cells, list []string
@@ -327,8 +329,8 @@ func TestGlossary(t *testing.T) {
 	}
 }
 
-// exportsType reports whether a package declares an exported type in code that
-// is written by hand.
+// exportsType reports whether a package declares an exported type in
+// hand-written code.
 func exportsType(t *testing.T, dir string) bool {
 	t.Helper()
 	files, err := filepath.Glob(dir + "/*.go")
@@ -354,8 +356,8 @@ func exportsType(t *testing.T, dir string) bool {
 	return false
 }
 
-// retired maps words that are no longer used to their replacements. A word is
-// added when its last identifier has been renamed, so that it does not return.
+// retired maps retired words to their replacements. A word is added after its
+// last identifier was renamed, so that it does not return.
 var retired = map[string]string{
 	"beside":   "what it is: the background, a yardstick, a second result",
 	"cage":     "sandbox",
@@ -366,10 +368,10 @@ var retired = map[string]string{
 	"wreck":    "failedBuild",
 }
 
-// TestRetiredWords fails when a retired word is a part of a Go identifier, of a
-// declaration in TypeScript, or of the name of a file or folder with code.
+// TestRetiredWords fails if a retired word is part of a Go identifier, of a
+// TypeScript declaration, or of the name of a code file or folder.
 func TestRetiredWords(t *testing.T) {
-	fine := map[string]bool{} // names without a retired word: most occur often
+	fine := map[string]bool{} // caches whether a name has no retired word, since most names occur often
 	check := func(file, name string) {
 		if fine[name] {
 			return
@@ -414,8 +416,8 @@ func TestRetiredWords(t *testing.T) {
 	}
 }
 
-// wordsOf splits an identifier or a path into its words, in lower case:
-// "sandboxPolicy" and "sandbox/policy" are both "sandbox" and "policy".
+// wordsOf splits an identifier or a path into lower-case words: "sandboxPolicy"
+// and "sandbox/policy" both become "sandbox" and "policy".
 func wordsOf(name string) []string {
 	name = acronym.ReplaceAllString(name, "$1 $2")
 	name = camel.ReplaceAllString(name, "$1 $2")

@@ -14,16 +14,16 @@ import (
 	"testing"
 )
 
-// A door is a way in: a listener, a server, a route of a mux, a WebSocket, or a
-// handler of requests from a machine.
+// A door is an entry point: a listener, a server, a route of a mux, a
+// WebSocket, or a handler of requests from a machine.
 type door struct {
-	n     int    // of its kind in the file
-	who   string // may come in, and to what
-	proof string // the test that tries others: file and name; "" where nobody else is on the other side
+	n     int    // number of doors of this kind in the file
+	who   string // who may enter, and what they can reach
+	proof string // the test that others may not enter: file and name; "" if no one else can connect
 }
 
-// own marks a person's own computer, where a door closes when the command that
-// the person runs ends.
+// own describes doors on a person's own computer. Such a door closes when the
+// person's command ends.
 const own = "programs of the computer on which a person runs the command: loopback"
 
 var doors = map[string]door{
@@ -38,7 +38,7 @@ var doors = map[string]door{
 	"internal/control/api/machines/machines.go websocket": {1, "PTY: members, to their agents; admins, to all", "internal/control/api/authorization_test.go TestWhoMayDoWhat"},
 	"internal/control/api/machines/ports.go websocket":    {1, "ports: members, to their agents; admins, to all", "internal/control/api/authorization_test.go TestWhoMayDoWhat"},
 
-	// Requests from a machine, over the connection that the server made.
+	// Requests from a machine, over the connection that the server has opened.
 	"internal/control/pod/pod.go handlers":        {1, "a machine, to git, tokens and traces", "internal/control/gateway/refuse_test.go TestHostileRequests"},
 	"internal/control/pod/serve.go server":        {1, "a machine, to the repositories and the branch of its run", "internal/control/gateway/refuse_test.go TestCredential"},
 	"internal/control/fleet/identity.go route":    {1, "a machine, for a token that says whose it is", "internal/control/fleet/identity_test.go TestTokensAreOfTheAgentWhoseMachineAsks"},
@@ -47,8 +47,8 @@ var doors = map[string]door{
 	"internal/control/egress/serve.go server":     {1, "the same", ""},
 	"internal/control/egress/serve.go route":      {2, "the same", ""},
 
-	// In a machine, where agents' commands run. From outside they can be
-	// reached only through the machine's one connection.
+	// Doors in a machine, where agents' commands run. From outside, these
+	// listeners can be reached only through the machine's one connection.
 	"internal/guest/pid1/control.go listener":    {1, "the server: a socket of root's", "internal/guest/pid1/control_test.go TestSocketsOfTheServerAreRoots"},
 	"internal/guest/pid1/server.go server":       {1, "the same", "internal/guest/pid1/control_test.go TestSocketsOfTheServerAreRoots"},
 	"internal/guest/pid1/ports.go listener":      {1, "root, and the agent's user, each with a token", "cmd/pod-daemon/reference_test.go TestReferenceOfRunningDaemons"},
@@ -75,8 +75,8 @@ var doors = map[string]door{
 }
 
 // TestDoors finds every door of the programs. Each needs a row that says who
-// may come in, and names a test that others may not. For the routes of the API,
-// these are in internal/control/api/authorization_test.go.
+// may enter, and names a test that others may not. The API's routes have their
+// rows in internal/control/api/authorization_test.go.
 func TestDoors(t *testing.T) {
 	found := map[string]int{}
 	walk(t, func(file string) {
@@ -118,7 +118,7 @@ func TestDoors(t *testing.T) {
 // testHelper matches packages that only tests use.
 var testHelper = regexp.MustCompile(`test(/|$)|/fake$`)
 
-// doorKind returns the kind of door that the node makes, or "".
+// doorKind returns the kind of door that the node creates, or "".
 func doorKind(n ast.Node) string {
 	switch n := n.(type) {
 	case *ast.CallExpr:
@@ -133,7 +133,7 @@ func doorKind(n ast.Node) string {
 			return "websocket"
 		case name == "NewServerConn":
 			return "ssh"
-		case (name == "Handle" || name == "HandleFunc") && len(n.Args) == 2 && !isNamed(n.Args[0], "ctx"): // which is a slog.Handler's
+		case (name == "Handle" || name == "HandleFunc") && len(n.Args) == 2 && !isNamed(n.Args[0], "ctx"): // this is the method of a slog.Handler
 			return "route"
 		}
 	case *ast.CompositeLit:

@@ -13,12 +13,12 @@ import (
 	"testing"
 )
 
-// An exit is a place where data leaves the server: a connection that it opens,
-// or text that it gives to another service.
+// An exit is a point where data leaves the server: a connection that it opens,
+// or text that it passes to another service.
 type exit struct {
-	n     int    // of its kind in the file
-	what  string // leaves, and where to
-	proof string // the test that privacy mode holds there: file and name; "" where nothing of a run is told, or its work is done
+	n     int    // number of exits of this kind in the file
+	what  string // the data that leaves, and its destination
+	proof string // the test of privacy mode at this exit: file and name; "" if no data of a run leaves, or if the run itself needs the exit
 }
 
 const (
@@ -68,8 +68,8 @@ var exits = map[string]exit{
 }
 
 // TestExits finds every exit. Each needs a row that names the data and the test
-// of privacy mode. A new exit must be added to TestPrivacy, unless it carries
-// no data of a run.
+// of privacy mode. A new exit must be added to TestPrivacy, unless it sends no
+// data of a run.
 func TestExits(t *testing.T) {
 	found := map[string]int{}
 	walk(t, func(file string) {
@@ -109,7 +109,7 @@ func TestExits(t *testing.T) {
 	}
 }
 
-// exitKind returns the kind of exit that the node makes, or "": a client of
+// exitKind returns the kind of exit that the node creates, or "": a client of
 // another service, or text for other services.
 func exitKind(at string, n ast.Node) string {
 	is := func(e ast.Expr, names ...string) bool {
@@ -159,7 +159,8 @@ func exitKind(at string, n ast.Node) string {
 	return ""
 }
 
-// calls reports whether the call is of the method of a field with that name.
+// calls reports whether the expression calls the method on a field with the
+// given name.
 func calls(n *ast.CallExpr, method, of string) bool {
 	s, ok := n.Fun.(*ast.SelectorExpr)
 	if !ok || s.Sel.Name != method {

@@ -10,16 +10,17 @@ import (
 	"testing"
 )
 
-// notPrograms are functions and fields to which "git" is a word, not a program.
+// notPrograms are functions and fields for which "git" is a word, not a
+// program.
 var notPrograms = map[string]bool{"Join": true, "token": true, "credential": true, "Contains": true, "HasPrefix": true, "MatchString": true}
 
 // shellGit matches git in a shell command.
 var shellGit = regexp.MustCompile(`(^|[\n;&|(]|\$\()\s*git\s+[a-z-]`)
 
-// wordsOfGit are files that mention git in texts for people, or among the
+// wordsOfGit are files that contain git in texts for people, or in lists of
 // programs that an agent's command may name.
 var wordsOfGit = map[string]bool{
-	"internal/guest/pid1/programs.go":         true, // looks whether the machine has git
+	"internal/guest/pid1/programs.go":         true, // checks whether the machine has git
 	"internal/guest/checkout/project_hook.go": true, // finds and runs the project's own hooks, as the agent's user
 }
 
@@ -43,8 +44,8 @@ func TestOnlyGitcmdStartsGit(t *testing.T) {
 	})
 }
 
-// startsGit returns where a file passes the program git to a function, begins a
-// list of arguments with it, or has it in a shell command.
+// startsGit returns the positions at which a file passes the program git to a
+// function, begins an argument list with it, or uses it in a shell command.
 func startsGit(file *ast.File) (found []token.Pos) {
 	isGit := func(e ast.Expr) bool {
 		lit, ok := e.(*ast.BasicLit)

@@ -8,13 +8,13 @@ import (
 )
 
 // TestMigrations checks that the store's migrations are numbered consecutively.
-// Two with the same number would keep every server from starting.
+// Two migrations with the same number would prevent every server from starting.
 func TestMigrations(t *testing.T) {
 	files, err := filepath.Glob("internal/control/store/*/migrations/*.sql")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no migrations: %v", err)
 	}
-	next := map[string]int{"internal/control/store/postgres/migrations/": 21} // its first is what SQLite's had come to
+	next := map[string]int{"internal/control/store/postgres/migrations/": 21} // PostgreSQL's first migration, 22, creates what SQLite's had created until then
 	for _, file := range files {
 		folder, name := filepath.Split(file)
 		next[folder]++

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestModuleFile checks that go.mod has three blocks of requirements: those that
-// programs import, those that only tests and generators import, and indirect
-// ones. An edit by "go get" may add to the wrong block.
+// TestModuleFile checks that go.mod has three blocks of requirements: modules
+// that programs import, modules that only tests and generators import, and
+// indirect ones. "go get" may add to the wrong block.
 func TestModuleFile(t *testing.T) {
 	_, rest, _ := strings.Cut(read(t, "go.mod"), "\nrequire (\n")
 	imported := map[string]bool{} // modules

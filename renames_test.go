@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// renames lists where code outside of package atomicfile renames, how often in
-// the file, and why atomicfile does not fit there.
+// renames lists the files outside of package atomicfile that rename files, with
+// the number of renames and the reason why atomicfile does not fit.
 var renames = map[string]struct {
 	n   int
 	why string
@@ -41,8 +41,8 @@ var renames = map[string]struct {
 	"internal/guest/shell/run.go":                      {1, "a file that bash has written"},
 }
 
-// TestRenames finds every rename. A file that is replaced is written by package
-// atomicfile; anything else needs a row in renames.
+// TestRenames finds every rename. Package atomicfile must replace files; any
+// other rename needs a row in renames.
 func TestRenames(t *testing.T) {
 	found := map[string]int{}
 	walk(t, func(file string) {

@@ -31,10 +31,10 @@ const module = "aloft/"
 // never a sibling; only cmd/*, internal/server and internal/cli/host name implementations; generated types stop at
 // the RPC door.
 var mayImport = map[string][]string{
-	"cmd/...":         {"..."}, // main packages put it together
-	"internal/server": {"..."}, // and this one, the parts of a server
+	"cmd/...":         {"..."}, // main packages combine all others
+	"internal/server": {"..."}, // this package combines the parts of a server
 
-	// Parts of it that know nothing of the rest of its configuration.
+	// These parts do not know the rest of the configuration.
 	"internal/server/database":     {"internal/atomicfile", "internal/fault", "internal/control/store", "internal/control/store/..."},
 	"internal/server/adapter":      {"NOUNS", "internal/environment", "internal/control/..."},
 	"internal/server/gitserver":    {"internal/fault", "internal/control/forge", "internal/control/forge/...", "internal/control/gateway", "internal/control/machine/container"},
@@ -42,7 +42,7 @@ var mayImport = map[string][]string{
 	"internal/server/engine":       {"internal/policy", "internal/control/egress", "internal/control/dockerfile", "internal/control/dockerfile/...", "internal/control/machine/container"},
 	"internal/server/probe":        {"internal/server/unprivileged", "internal/control/gateway", "internal/control/image/...", "internal/control/image", "internal/control/machine/container", "internal/guest/sandbox"},
 
-	// Nouns, each of which may import those above it.
+	// Nouns. Each may import those above it.
 	"internal/fault":          {},
 	"internal/account":        {"internal/fault", "internal/allowance"},
 	"internal/conversation":   {},
@@ -69,10 +69,11 @@ var mayImport = map[string][]string{
 	"internal/mcp":            {"internal/environment", "internal/conversation", "internal/policy/pattern", "internal/tool"},
 	"internal/allowance":      {},
 
-	// Compiles filters for the tests of those that embed them.
+	// This package compiles filters for the tests of the packages that embed
+	// them.
 	"internal/policy/calls/filter": {"internal/policy/calls"},
 
-	// Used by both wings, and importing neither.
+	// Both wings use these packages, which import neither wing.
 	"internal/telemetry":               {},
 	"internal/telemetry/telemetrytest": {},
 
@@ -278,7 +279,7 @@ var nouns = []string{
 // noIO are standard packages that a noun must not import.
 var noIO = []string{"net", "net/http", "os", "os/exec", "database/sql", "io/fs", "syscall"}
 
-// vague are package names that say where code is, and not what it is.
+// vague are package names that say where code is, but not what it does.
 var vague = []string{"util", "utils", "common", "helper", "helpers", "misc", "base", "shared", "lib", "types", "models", "interfaces", "core", "pkg"}
 
 func TestEveryPackageHasADoc(t *testing.T) {
@@ -372,8 +373,8 @@ func allowed(patterns []string, dep string) bool {
 	})
 }
 
-// ruleFor returns the pattern of mayImport that counts for a package: the
-// longest one that matches.
+// ruleFor returns the pattern of mayImport that applies to a package: the
+// longest that matches.
 func ruleFor(pkg string) string {
 	rule := ""
 	for r := range mayImport {
@@ -384,7 +385,8 @@ func ruleFor(pkg string) string {
 	return rule
 }
 
-// matches reports whether pkg is pattern, or is under it if it ends in "...".
+// matches reports whether pkg equals pattern or, if pattern ends in "...", is
+// below it.
 func matches(pattern, pkg string) bool {
 	tree, ok := strings.CutSuffix(pattern, "...")
 	return pattern == pkg || ok && strings.HasPrefix(pkg, tree)
@@ -399,9 +401,9 @@ func TestContributingNamesEveryMakeTarget(t *testing.T) {
 	}
 }
 
-// TestNoProgramsAreCommitted checks that no file that git tracks is larger than
-// a mebibyte. `go build` and `go test -c` in the top folder leave programs
-// there, which a commit of everything would add for good.
+// TestNoProgramsAreCommitted checks that git tracks no file larger than a
+// mebibyte. `go build` and `go test -c` in the top folder leave programs there,
+// and "git add ." would add them permanently.
 func TestNoProgramsAreCommitted(t *testing.T) {
 	out, err := exec.Command("git", "ls-files", "-z").Output()
 	if err != nil {
@@ -410,7 +412,7 @@ func TestNoProgramsAreCommitted(t *testing.T) {
 	for name := range strings.SplitSeq(strings.Trim(string(out), "\x00"), "\x00") {
 		info, err := os.Lstat(name)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // deleted, and not committed yet
+			continue // deleted, but the deletion is not committed yet
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -421,8 +423,8 @@ func TestNoProgramsAreCommitted(t *testing.T) {
 	}
 }
 
-// longFile is the maximum number of lines of a Go file that does not say why it
-// is longer.
+// longFile is the maximum number of lines of a Go file that does not justify
+// its length.
 const longFile = 500
 
 func TestFilesAreShort(t *testing.T) {
@@ -463,8 +465,8 @@ func TestSecurityNamesTestsThatAreThere(t *testing.T) {
 }
 
 // TestRunModeRowsHaveTests checks that the tests named in
-// docs/reference/run-modes.md exist: each function, and each subtest in its
-// function, or as a line or a file of its testdata.
+// docs/reference/run-modes.md exist. A subtest must occur in its function, or
+// as a line or a file of the package's testdata.
 func TestRunModeRowsHaveTests(t *testing.T) {
 	rows := 0
 	for line := range strings.Lines(read(t, "docs/reference/run-modes.md")) {
@@ -487,7 +489,8 @@ func TestRunModeRowsHaveTests(t *testing.T) {
 	}
 }
 
-// missingTest says what is missing of a package's test, or returns "".
+// missingTest describes which part of a package's test is missing, or returns
+// "".
 func missingTest(t *testing.T, dir, name, subtest string) string {
 	t.Helper()
 	files, err := filepath.Glob(dir + "/*_test.go")
@@ -577,8 +580,8 @@ type pkg struct {
 	theirs      []string
 }
 
-// packages reads every package. It reads the files itself, and does not ask
-// "go list", so that the test cache sees them change.
+// packages reads every package. It reads the files itself instead of calling
+// "go list", so that the test cache notices changes.
 func packages(t *testing.T) []*pkg {
 	t.Helper()
 	byDir := map[string]*pkg{}

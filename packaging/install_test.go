@@ -16,8 +16,8 @@ import (
 	"testing"
 )
 
-// release writes a release whose aloft is a shell script, and returns its folder
-// and the name of the tarball.
+// release creates a release whose aloft is a shell script, and returns its
+// folder and the name of the tarball.
 func release(t *testing.T) (dir, tarball string) {
 	t.Helper()
 	dir = t.TempDir()

@@ -32,7 +32,8 @@ func unit(t *testing.T, name string) (text string, settings map[string]string) {
 	return string(data), settings
 }
 
-// TestServer checks that the server is an ordinary user who finds the host-daemon.
+// TestServer checks that the server runs as an ordinary user and can connect to
+// the host-daemon.
 func TestServer(t *testing.T) {
 	_, settings := unit(t, "aloft.service")
 	_, socket := unit(t, "aloft-host-daemon.socket")
@@ -54,8 +55,8 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// TestHostDaemon checks that the host-daemon keeps what it and machines need, and gives
-// up the rest.
+// TestHostDaemon checks that the host-daemon keeps the privileges that it and machines
+// need, and drops all others.
 func TestHostDaemon(t *testing.T) {
 	_, settings := unit(t, "aloft-host-daemon.service")
 	for name, want := range map[string]string{
@@ -65,7 +66,7 @@ func TestHostDaemon(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, settings[name], want)
 		}
 	}
-	// Each breaks machines, as the unit explains.
+	// Each of these settings breaks machines, as the unit explains.
 	for _, name := range []string{
 		"NoNewPrivileges", "MemoryDenyWriteExecute", "RestrictSUIDSGID", "ProtectHostname", "ProtectProc", "ProcSubset", "ProtectKernelTunables",
 		"ProtectKernelLogs", "ProtectControlGroups", "ProtectSystem", "ProtectHome", "PrivateTmp", "PrivateMounts", "PrivateDevices", "RestrictNamespaces", "User",
@@ -94,14 +95,15 @@ func TestHostDaemon(t *testing.T) {
 	}
 }
 
-// TestUnitsVerified has systemd check the units and rate what the services expose.
+// TestUnitsVerified has systemd check the units and rate the services'
+// exposure.
 func TestUnitsVerified(t *testing.T) {
 	program := need.Command(t, "systemd-analyze")
 	dir := t.TempDir()
 	// Thresholds are ten times the scores in docs/guide/install.md.
 	for name, threshold := range map[string]string{"aloft.service": "16", "aloft-host-daemon.service": "75", "aloft-host-daemon.socket": ""} {
 		text, _ := unit(t, name)
-		// The program and the user are not installed here.
+		// The program and the user do not exist on this host.
 		text = regexp.MustCompile(`(?m)^ExecStart=.*$`).ReplaceAllString(text, "ExecStart=/bin/true")
 		if threshold == "" {
 			text = strings.ReplaceAll(text, "SocketUser=aloft\n", "SocketUser=root\n")

@@ -17,9 +17,9 @@ const (
 	fakeAgent = "bc-11111111-2222-3333-4444-555555555555"
 )
 
-// fakeServer serves the API for one agent. The prompt controls its runs: "slow"
-// runs until it is cancelled, "fail" ends in ERROR, and any other ends in
-// FINISHED.
+// fakeServer implements the API for one agent. The prompt controls its runs:
+// "slow" runs until it is cancelled, "fail" ends in ERROR, and any other prompt
+// ends in FINISHED.
 type fakeServer struct {
 	*httptest.Server
 
@@ -33,7 +33,7 @@ type fakeServer struct {
 	events  []map[string]any
 	runs    []*fakeRun // oldest first
 	stopped bool
-	answer  map[string]any // to the only request; nil until it is answered
+	answer  map[string]any // the answer to the only request; nil until then
 	rules   map[string]string
 	queue   []any
 }
@@ -307,7 +307,7 @@ func (s *fakeServer) list(w http.ResponseWriter, r *http.Request) {
 	items := []any{}
 	q := r.URL.Query()
 	q.Del("limit")
-	if q.Get("order") == "asks-first" { // as the panel requests; there is one agent at most
+	if q.Get("order") == "asks-first" { // the panel sends this order; there is at most one agent
 		q.Del("order")
 	}
 	plain := len(q) == 1 && q.Has("includeArchived")
@@ -375,7 +375,7 @@ func (s *fakeServer) followUp(w http.ResponseWriter, r *http.Request) {
 	reply(w, 201, map[string]any{"run": s.start(in.Prompt.Text).json()})
 }
 
-// start starts a run, and ends it unless the prompt says otherwise.
+// start starts a run, and ends it unless the prompt is "slow".
 func (s *fakeServer) start(prompt string) *fakeRun {
 	run := &fakeRun{id: fmt.Sprintf("run-%d", len(s.runs)+1), status: "RUNNING"}
 	s.runs = append(s.runs, run)

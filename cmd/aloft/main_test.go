@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 }
 
 // TestScript runs the commands as a shell would, against a server that
-// implements the API and has no agents.
+// implements the API but has no agents.
 func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -127,7 +127,8 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
-// TestInterruptLeavesTheAgent presses Ctrl-C while a run is watched.
+// TestInterruptLeavesTheAgent sends Ctrl-C while a run is watched. The agent
+// must continue.
 func TestInterruptLeavesTheAgent(t *testing.T) {
 	s := newFakeServer()
 	defer s.Close()
@@ -156,7 +157,7 @@ func TestInterruptLeavesTheAgent(t *testing.T) {
 	}
 }
 
-// onText is a writer that calls a function when a text is written.
+// onText is a writer that calls a function when it receives a certain text.
 type onText struct {
 	Writer *bytes.Buffer
 	text   string

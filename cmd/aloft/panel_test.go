@@ -25,7 +25,7 @@ func openTerminal(t *testing.T, env []string, command string) *terminal {
 		start = append(start, "-e", e)
 	}
 	term.do(append(start, command)...)
-	t.Cleanup(func() { _ = exec.Command(term.tmux, "-S", term.socket, "kill-server").Run() }) // it may have ended with its program
+	t.Cleanup(func() { _ = exec.Command(term.tmux, "-S", term.socket, "kill-server").Run() }) // the terminal may have ended with its program
 	return term
 }
 
@@ -118,7 +118,7 @@ func TestPanel(t *testing.T) {
 	if !s.cancelled() {
 		t.Error("the run was not stopped")
 	}
-	term.press("t") // the server does not support this: the panel returns and says so
+	term.press("t") // the server does not support this; the panel returns with a message
 	term.shows("! the server answered", "Esc back")
 	term.press("?")
 	term.shows("Keys", "search names")

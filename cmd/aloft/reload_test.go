@@ -21,7 +21,7 @@ type served struct {
 	t    *testing.T
 	url  string
 	key  string
-	said string        // on standard output, at the start
+	said string        // first line of standard output
 	log  <-chan string // lines of standard error
 	stop func() (code int)
 }
@@ -48,7 +48,7 @@ func startServe(t *testing.T, env map[string]string, args ...string) *served {
 		}
 	}()
 	buffer := make([]byte, 1<<16)
-	n, _ := out.Read(buffer) // one write has all lines
+	n, _ := out.Read(buffer) // read all lines, which the server writes at once
 	go func() { _, _ = io.Copy(io.Discard, out) }()
 	s := &served{t: t, said: string(buffer[:n]), log: log}
 	m := regexp.MustCompile(`listens at (\S+)`).FindStringSubmatch(s.said)
@@ -88,8 +88,8 @@ func (s *served) call(method, path, body string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// await reads the log up to a line that contains the text, and returns the
-// lines read.
+// await reads the log up to a line that contains the text, and returns all
+// lines that it has read.
 func (s *served) await(text string) string {
 	s.t.Helper()
 	var read strings.Builder
@@ -106,8 +106,8 @@ func (s *served) await(text string) string {
 const reloaded = "has reloaded"
 
 // TestConnectModelsAndGitServers connects a model and a git server to a server that was
-// started without any configuration. They are used at once, at the same address, and
-// survive a restart of the server's parts.
+// started without configuration. Both must be usable at once, at the same address, and
+// after the server's parts restart.
 func TestConnectModelsAndGitServers(t *testing.T) {
 	provider := modeltest.NewAnthropic(t, modeltest.Reply{Text: "ready"})
 	forge := forgetest.NewGitea(t)
@@ -168,7 +168,7 @@ func TestConnectModelsAndGitServers(t *testing.T) {
 }
 
 // TestReload checks that SIGHUP makes a server read its configuration again,
-// and that it keeps the previous one if the new one is invalid.
+// and that the server keeps the old configuration if the new one is invalid.
 func TestReload(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "aloft.yaml")
 	write := func(text string) {

@@ -39,7 +39,7 @@ func TestSecretCommands(t *testing.T) {
 	for _, tt := range []struct {
 		args, stdin string
 		exit        int
-		asked       string // the request; "" if the command is rejected before it
+		asked       string // the request; "" if the command is rejected without one
 		value       string
 		says        string
 	}{

@@ -13,7 +13,8 @@ import (
 )
 
 // TestServeWithoutConfiguration checks that a server without a configuration
-// file uses the model of an API key in its environment, and says so.
+// file uses the model provider whose API key is in its environment, and says
+// so.
 func TestServeWithoutConfiguration(t *testing.T) {
 	data := t.TempDir()
 	env := map[string]string{"OPENAI_API_KEY": "sk-very-secret", "OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}

@@ -16,7 +16,7 @@ import (
 )
 
 // TestSnapshotsMoveByS3 moves a snapshot through versitygw, which implements S3
-// like AWS and checks every signature.
+// and, like AWS, checks every signature.
 func TestSnapshotsMoveByS3(t *testing.T) {
 	need.Root(t)
 	program, err := filepath.Abs("../../.bin/versitygw")
@@ -37,7 +37,8 @@ func TestSnapshotsMoveByS3(t *testing.T) {
 	}
 }
 
-// s3 starts a server for the folder, and returns its address once it responds.
+// s3 starts versitygw with the folder root, and returns its address once it
+// responds.
 func s3(t *testing.T, program, root string) string {
 	t.Helper()
 	for range 5 { // another process may take the port first

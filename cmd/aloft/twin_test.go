@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// commandOf is the command for each operation of the API, since everything that
-// the dashboard does can be done in a terminal too. If there is no command, the
-// reason is in brackets.
+// commandOf gives the command for each operation of the API, because everything
+// that the dashboard does must also be possible in a terminal. If there is no
+// command, the reason is in brackets.
 var commandOf = map[string]string{
 	"createAgent": "run", "listAgents": "agent list", "getAgent": "agent show", "deleteAgent": "agent delete",
 	"archiveAgent": "agent archive", "unarchiveAgent": "agent unarchive", "pauseAgent": "agent pause", "resumeAgent": "agent resume",

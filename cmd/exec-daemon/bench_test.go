@@ -20,9 +20,9 @@ import (
 	"aloft/internal/redact"
 )
 
-// BenchmarkTrue measures the command true as a call of Shell, from the control
-// plane's client to a real exec-daemon process. The acknowledgement is not
-// measured. The baseline, in the same run, is a process running true.
+// BenchmarkTrue measures a Shell call of the command true, from the control
+// plane's client to a real exec-daemon process, without the acknowledgement.
+// The baseline, in the same run, is a process that runs true.
 func BenchmarkTrue(b *testing.B) {
 	b.Run("ForkExec", func(b *testing.B) {
 		path, err := exec.LookPath("true")
@@ -34,7 +34,7 @@ func BenchmarkTrue(b *testing.B) {
 	d := start(b)
 	e := d.client()
 	ctx := context.Background()
-	if _, _, err := e.Call(ctx, bashCall("warm", "true"), nil); err != nil { // the profile is read
+	if _, _, err := e.Call(ctx, bashCall("warm", "true"), nil); err != nil { // by now bash has read the profile
 		b.Fatal(err)
 	}
 	call := func(b *testing.B, c conversation.ToolCall) {
@@ -51,7 +51,7 @@ func BenchmarkTrue(b *testing.B) {
 	}
 	b.Run("Shell", func(b *testing.B) { call(b, bashCall("", "true")) })
 	b.Run("Shell/Process", func(b *testing.B) { call(b, bashCall("", "/bin/true")) })
-	// The baseline of the connection: a round trip without a tool.
+	// The baseline of the connection is a round trip without a tool.
 	b.Run("Write", func(b *testing.B) {
 		call(b, conversation.ToolCall{Name: "Write", Args: []byte(`{"path":"empty","contents":""}`)})
 	})
@@ -79,10 +79,9 @@ func medianOf(b *testing.B, work func(i int) error, after func() error) {
 	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "µs/p99")
 }
 
-// BenchmarkAtOnce measures a hundred concurrent calls of Shell over one stream,
-// whose commands run one after another, since they share a session. The
-// baselines are a hundred processes running true, concurrently and one after
-// another.
+// BenchmarkAtOnce measures a hundred concurrent Shell calls over one stream.
+// Their commands share a session, so they run one after another. The baselines
+// are a hundred processes that run true, concurrently and one after another.
 func BenchmarkAtOnce(b *testing.B) {
 	const calls = 100
 	all := func(b *testing.B, one func(i int) error) {
@@ -119,9 +118,9 @@ func BenchmarkAtOnce(b *testing.B) {
 	})
 }
 
-// BenchmarkOutput measures a command that prints 100 MB, as a call of Shell
-// whose output is streamed, with and without 200 secrets to redact at both
-// ends. The baseline is a pipe that is read.
+// BenchmarkOutput measures a Shell call whose command prints 100 MB. The output
+// is streamed, with and without 200 secrets that both ends redact. The baseline
+// reads the same output from a pipe.
 func BenchmarkOutput(b *testing.B) {
 	const command = "head -c 100000000 /dev/zero | tr '\\0' x"
 	b.Run("Pipe", func(b *testing.B) {
@@ -170,8 +169,8 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// BenchmarkRead reads 100 lines in the middle of a file of 50 MB, which is in
-// the page cache.
+// BenchmarkRead reads 100 lines in the middle of a file of 50 MB that is in the
+// page cache.
 func BenchmarkRead(b *testing.B) {
 	d := start(b)
 	e := d.client()

@@ -13,8 +13,7 @@ import (
 	"testing"
 )
 
-// full gives every flag a value, which differs from the default if the flag
-// allows that.
+// full gives every flag a value, which differs from the default if possible.
 var full = map[string]string{
 	"port": "1234", "pty-websocket-port": "1235", "auth-token": token, "auth-token-file": "/nowhere", "log-level": "debug", "rg-path": "/rg",
 	"browser-enabled": "true", "cursor-self-control-enabled": "false", "mcp-config": `{"a":1}`, "mcp-oauth-server-urls": "",
@@ -140,8 +139,8 @@ func TestGhostModeIsTheDefault(t *testing.T) {
 	}
 }
 
-// TestAgentsVariables checks that variables of the agent, whether a branch, a
-// secret or a request sets them, reach its commands only: they do not change
+// TestAgentsVariables checks that the agent's variables, whether a branch, a
+// secret or a request sets them, reach only its commands. They must not change
 // any flag, program or folder of exec-daemon.
 func TestAgentsVariables(t *testing.T) {
 	agents := map[string]string{"PATH": "/workspace/bin", "LD_PRELOAD": "/workspace/evil.so", "MARK": "1", "HOME": "/workspace", "TOKEN": "a-secret-of-the-agent"}
@@ -177,9 +176,8 @@ func TestAgentsVariables(t *testing.T) {
 	}
 }
 
-// TestRefusedFlags checks that a flag that exec-daemon does not support is
-// refused at the start, as a flag and as a variable, and that the error says
-// why.
+// TestRefusedFlags checks that exec-daemon refuses to start with an unsupported
+// flag, given as a flag or as a variable, and that the error says why.
 func TestRefusedFlags(t *testing.T) {
 	refused := map[string]string{
 		"cursor-self-control-enabled": "true", "mcp-oauth-server-urls": `["https://a"]`,
@@ -204,7 +202,7 @@ func TestRefusedFlags(t *testing.T) {
 	}
 }
 
-// TestBrowserOfTheAgent checks which browser the agent's commands are told.
+// TestBrowserOfTheAgent checks which browser the agent's commands use.
 func TestBrowserOfTheAgent(t *testing.T) {
 	bin := t.TempDir()
 	t.Setenv("PATH", bin)

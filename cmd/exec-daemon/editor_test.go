@@ -21,8 +21,8 @@ import (
 	"aloft/internal/wire/agentv1/agentv1connect"
 )
 
-// TestCodeServer starts the real code-server, which `make editor` installs, and
-// checks that it refuses everybody without the token that the caller got.
+// TestCodeServer starts the real code-server, which "make editor" installs, and
+// checks that it refuses everybody who lacks the token that the caller got.
 func TestCodeServer(t *testing.T) {
 	bin, err := filepath.Abs("../../.bin/code-server/bin")
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 )
 
 // TestEveryToolOverTheWire calls every tool of the catalogue that runs in the
-// machine with the arguments that a model sends, through the server's encoder and
-// a running daemon, and checks the result. A tool without a row fails.
+// machine with arguments as a model sends them, through the server's encoder
+// and a running daemon, and checks the result. It fails if a tool has no row.
 func TestEveryToolOverTheWire(t *testing.T) {
 	need.Command(t, "bash")
 	need.Command(t, "git")
@@ -46,8 +46,8 @@ func TestEveryToolOverTheWire(t *testing.T) {
 	}
 	rows := []struct {
 		name, args, want string
-		payload          []byte // from the server
-		refused          bool   // the result is an error, because this machine lacks something
+		payload          []byte // arguments that the server adds
+		refused          bool   // the result must be an error, because this machine lacks a requirement
 	}{
 		{name: "Write", args: `{"path":"a.go","contents":"package a\n\n// Retry asks again.\nfunc Retry() {}\n"}`},
 		{name: "StrReplace", args: `{"path":"a.go","old_string":"package a","new_string":"package b"}`},
@@ -74,7 +74,7 @@ func TestEveryToolOverTheWire(t *testing.T) {
 		{name: "ComputerUse", args: `{"actions":[{"screenshot":{}}]}`, want: "desktop", refused: true},
 		{name: "Delete", args: `{"path":"a.go"}`},
 	}
-	pid := 0 // of the background command
+	pid := 0 // process id of the background command
 	called := map[string]bool{}
 	for i, r := range rows {
 		called[r.name] = true

@@ -25,7 +25,7 @@ import (
 // waits for the file "go".
 const counted = `echo x >> ran; echo up; until [ -e go ]; do sleep 0.02; done; echo over`
 
-// letGo makes the counted calls end.
+// letGo lets the counted commands end.
 func (d *daemon) letGo() {
 	d.t.Helper()
 	if err := os.WriteFile(filepath.Join(d.workspace, "go"), nil, 0o600); err != nil {
@@ -55,7 +55,7 @@ func TestCallOutlivesItsStream(t *testing.T) {
 	}
 }
 
-// TestCallIsTakenUpByAnotherClient repeats a call of a dead server with another
+// TestCallIsTakenUpByAnotherClient repeats a dead server's call with another
 // client.
 func TestCallIsTakenUpByAnotherClient(t *testing.T) {
 	d := start(t)
@@ -149,8 +149,8 @@ func TestAcknowledgedIsNeverRunAgain(t *testing.T) {
 	}
 }
 
-// TestWhatAnotherClientLeft checks that the next client learns of calls that a
-// client left unacknowledged when it died, each of which takes one of the
+// TestWhatAnotherClientLeft checks that the next client learns which calls a
+// dead client has left unacknowledged. Each of them occupies one of the
 // daemon's slots.
 func TestWhatAnotherClientLeft(t *testing.T) {
 	d := start(t)
@@ -263,7 +263,7 @@ func TestAbort(t *testing.T) {
 	if err := e.Ack(within(t), "c1"); err != nil || d.lines("ran") != 0 {
 		t.Errorf("%v; ran %d times", err, d.lines("ran"))
 	}
-	// While the machine is not reachable, the error is the context's cause.
+	// While the machine is unreachable, the error is the context's cause.
 	if err := d.signal(syscall.SIGKILL); err == nil {
 		t.Error("killed, and it ended well")
 	}
@@ -286,7 +286,7 @@ func TestSlowListener(t *testing.T) {
 	slow.Go(func() {
 		var once sync.Once
 		last := uint64(0)
-		// The output consists of many deltas, which no client reads.
+		// The output consists of many deltas that no client reads.
 		loud := bashCall("loud", `for i in {1..3000}; do printf '%01000d\n' $i; done; touch loud-is-over`)
 		res, _, err := e.Call(ctx, loud, func(delta execclient.Delta) {
 			if delta.Seq <= last {
@@ -353,10 +353,10 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestCommandsDoNotSeeTheToken checks that no command can read the token, from
-// its own environment or the daemon's.
+// TestCommandsDoNotSeeTheToken checks that no command can read the token,
+// neither from its own environment nor from the daemon's.
 func TestCommandsDoNotSeeTheToken(t *testing.T) {
-	need.Root(t) // to become another
+	need.Root(t) // to become another user
 	const agent = 1000
 	d := start(t, func(d *daemon) {
 		// The test binary is in a folder that other users cannot read.
@@ -383,7 +383,7 @@ func TestStopsAtATerm(t *testing.T) {
 	d := start(t)
 	e := d.client()
 	var once sync.Once
-	res, _, err := e.Call(within(t), bashCall("c1", "echo up; sleep 600"), func(execclient.Delta) { // nobody waits for that
+	res, _, err := e.Call(within(t), bashCall("c1", "echo up; sleep 600"), func(execclient.Delta) { // SIGTERM ends the sleep early
 		once.Do(func() {
 			if err := d.signal(syscall.SIGTERM); err != nil {
 				t.Errorf("it ended with %v", err)
@@ -391,7 +391,7 @@ func TestStopsAtATerm(t *testing.T) {
 			d.start()
 		})
 	})
-	// The daemon stopped the command in an orderly way, so its result is known.
+	// The daemon has stopped the command regularly, so the result is known.
 	if err != nil || !res.Error || !strings.Contains(res.Text, "stopping") {
 		t.Errorf("%+v, %v", res, err)
 	}
@@ -413,7 +413,7 @@ func TestEveryGuestToolIsThere(t *testing.T) {
 	}
 }
 
-// TestToolsThatKeepSomething calls the stateful tools, through the daemon, and
+// TestToolsThatKeepSomething calls the stateful tools through the daemon, and
 // checks that none of them fails when the daemon stops.
 func TestToolsThatKeepSomething(t *testing.T) {
 	need.Command(t, "rg")

@@ -55,9 +55,9 @@ type daemon struct {
 	workspace string
 	state     string
 	program   string
-	more      []string            // flags
-	user      *syscall.Credential // whose process it is; the test's, if nil
-	env       []string            // and variables that the test adds
+	more      []string            // flags of the daemon
+	user      *syscall.Credential // user of the process; nil means the test's user
+	env       []string            // variables that the test adds
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd
@@ -65,7 +65,7 @@ type daemon struct {
 	pty   string
 	conns []net.Conn
 	lost  bool
-	away  func() // called when a dial finds nobody
+	away  func() // called when a dial fails
 }
 
 func start(t testing.TB, settings ...func(*daemon)) *daemon {
@@ -82,7 +82,7 @@ func start(t testing.TB, settings ...func(*daemon)) *daemon {
 		set(d)
 	}
 	d.start()
-	t.Cleanup(func() { _ = d.signal(syscall.SIGKILL) }) // it may have ended
+	t.Cleanup(func() { _ = d.signal(syscall.SIGKILL) }) // the daemon may have ended already
 	return d
 }
 
@@ -128,7 +128,7 @@ func (d *daemon) start() {
 func (d *daemon) signal(s syscall.Signal) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_ = d.cmd.Process.Signal(s) // it may be gone already
+	_ = d.cmd.Process.Signal(s) // the daemon may have ended already
 	return d.cmd.Wait()
 }
 

@@ -48,7 +48,7 @@ func serveMCP() error {
 }
 
 // TestMCPServers checks that a daemon with --mcp-config runs the servers in
-// that file and calls their tools, and that their output is treated like any
+// that file and calls their tools, and that it treats their output like any
 // tool's.
 func TestMCPServers(t *testing.T) {
 	self, err := filepath.Abs(os.Args[0])
@@ -120,15 +120,15 @@ func TestMCPServers(t *testing.T) {
 	}
 }
 
-// TestMCPServersInTheSandbox checks that a server in the sandbox can write only
-// in the workspace and has no network, as root and as another user. Without the
+// TestMCPServersInTheSandbox checks that a sandboxed server can write only to
+// the workspace and has no network, as root and as another user. Without the
 // sandbox it can do both.
 func TestMCPServersInTheSandbox(t *testing.T) {
-	need.Root(t) // to become another
+	need.Root(t) // to become another user
 	if k := sandbox.Probe(); !k.Namespaces || k.Landlock < 6 {
 		need.Missing(t, "sandbox", fmt.Errorf("landlock ABI %d, namespaces %v: %s", k.Landlock, k.Namespaces, k.Why))
 	}
-	base, err := os.MkdirTemp("/var/lib", "exec-daemon-test-*") // all may write below /tmp
+	base, err := os.MkdirTemp("/var/lib", "exec-daemon-test-*") // everybody may write below /tmp
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// TestOptionsAreTheDaemons compares each row with the program: it accepts the
+// TestOptionsAreTheDaemons checks, for each row, that the program accepts the
 // flag, prints the default, and refuses invalid values.
 func TestOptionsAreTheDaemons(t *testing.T) {
 	help := program(t, "serve", "--help")
@@ -110,7 +110,7 @@ func TestBothPorts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = ws.CloseNow() }() // closed already when all went well
+	defer func() { _ = ws.CloseNow() }() // already closed if the test succeeds
 	if err := ws.Write(ctx, websocket.MessageText, []byte(`{"type":"spawn","args":["sh","-c","echo hi; env | grep -c EXEC_DAEMON"]}`)); err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // TestRecordingOutlivesTheDaemon checks that after a daemon was killed or
-// stopped, the next one saves the recording up to then, once.
+// stopped, the next daemon saves the interrupted recording once.
 func TestRecordingOutlivesTheDaemon(t *testing.T) {
 	need.Command(t, "ffmpeg")
 	display := vnctest.Start(t, 320, 200).Display

@@ -22,8 +22,8 @@ var (
 )
 
 // TestRegistryOfTheRunningDaemon compares each row of the registry in the
-// reference with a running daemon: it has the tools that act in the machine,
-// and says what the others need.
+// reference with a running daemon. The daemon must have the tools that act in
+// the machine, and must say what the others require.
 func TestRegistryOfTheRunningDaemon(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reference/tools.md")
 	if err != nil {
@@ -58,7 +58,7 @@ func TestRegistryOfTheRunningDaemon(t *testing.T) {
 		t.Errorf("the page has %d rows, want %d", len(rows), fields.Len())
 	}
 	for _, row := range rows {
-		number, _ := strconv.Atoi(row[1]) // it is digits
+		number, _ := strconv.Atoi(row[1]) // the pattern matches only digits
 		field := fields.ByNumber(protoreflect.FieldNumber(number))
 		if field == nil || string(field.Name()) != row[2] {
 			t.Errorf("%s: %v has that number", row[0], field)

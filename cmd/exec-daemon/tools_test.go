@@ -34,7 +34,7 @@ func call(t *testing.T, e *execclient.Calls, id, name string, args map[string]an
 	return res
 }
 
-// callRaw is call with the arguments as JSON.
+// callRaw is like call, with the arguments as JSON.
 func callRaw(t *testing.T, e *execclient.Calls, id, name, args string) tool.Result {
 	t.Helper()
 	res, _, err := e.Call(within(t), conversation.ToolCall{ID: id, Name: name, Args: json.RawMessage(args)}, nil)
@@ -44,8 +44,8 @@ func callRaw(t *testing.T, e *execclient.Calls, id, name, args string) tool.Resu
 	return res
 }
 
-// TestOtherToolsDoNotWaitForShell checks that a long command of Shell delays no
-// other tool. Further commands wait for it, since they share a session.
+// TestOtherToolsDoNotWaitForShell checks that a long Shell command delays no
+// other tool. Later Shell commands wait for it, because they share a session.
 func TestOtherToolsDoNotWaitForShell(t *testing.T) {
 	need.Command(t, "rg")
 	d := start(t)
@@ -113,7 +113,7 @@ func TestOtherToolsDoNotWaitForShell(t *testing.T) {
 }
 
 // TestBackgroundShells checks that a subagent's commands do not wait for other
-// agents' commands, start in the agent's first folder, and cannot be found by
+// agents' commands, start in the agent's first folder, and are invisible to
 // other agents.
 func TestBackgroundShells(t *testing.T) {
 	d := start(t)
@@ -155,8 +155,8 @@ func TestBackgroundShells(t *testing.T) {
 	}
 }
 
-// TestBackgroundOverTheWire talks to a background command across a restart of
-// exec-daemon.
+// TestBackgroundOverTheWire controls a background command before and after a
+// restart of exec-daemon.
 func TestBackgroundOverTheWire(t *testing.T) {
 	d := start(t)
 	e := d.client()
@@ -180,7 +180,8 @@ func TestBackgroundOverTheWire(t *testing.T) {
 	}
 	_ = d.signal(syscall.SIGKILL)
 	d.start()
-	// Its input was closed when exec-daemon ended, but its exit code is known.
+	// The command's input was closed when exec-daemon ended, but the exit code
+	// is known.
 	if res = call(t, e, "b4", "Await", map[string]any{"pids": []int{pid}}); res.Error || !strings.Contains(res.Text, "has ended with exit code 5") {
 		t.Errorf("after the restart: %+v", res)
 	}
@@ -237,8 +238,8 @@ func TestPDFOverTheWire(t *testing.T) {
 	}
 }
 
-// TestSearchWithoutRipgrep checks that the tools that search work in a machine
-// whose image has no rg, with the same results.
+// TestSearchWithoutRipgrep checks that the search tools return the same results
+// in a machine whose image lacks rg.
 func TestSearchWithoutRipgrep(t *testing.T) {
 	need.Command(t, "rg")
 	found := map[string][]string{}

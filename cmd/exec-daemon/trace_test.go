@@ -25,7 +25,7 @@ func TestTrace(t *testing.T) {
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}
-	_ = d.signal(syscall.SIGTERM) // sends what waits
+	_ = d.signal(syscall.SIGTERM) // exports the pending data
 	r.Await(t, "the spans of the call and of its stream, a log and a count", func() bool {
 		return r.Spans()["exec Shell"] != nil && r.Spans()["agent.v1.ExecService/ExecStream"] != nil && len(r.Logs()) > 0 && r.Metric("exec_daemon_tool_calls") != nil
 	})
@@ -53,7 +53,7 @@ func TestGhostModeSendsNothing(t *testing.T) {
 	if res, _, err := e.Call(within(t), bashCall("c1", "true"), nil); err != nil || res.Error {
 		t.Fatalf("%+v, %v", res, err)
 	}
-	_ = d.signal(syscall.SIGTERM) // would send what waits
+	_ = d.signal(syscall.SIGTERM) // would export pending data
 	if n := r.Requests(); n != 0 {
 		t.Errorf("%d requests", n)
 	}

@@ -69,7 +69,7 @@ func TestBoot(t *testing.T) {
 		t.Errorf("the socket's folder is open to the agent: %q", out)
 	}
 
-	pid := sh.run("echo $PPID") // exec-daemon's
+	pid := sh.run("echo $PPID") // exec-daemon's process id
 	again, steps, err := m.boot(c, pod.Checkout{Branch: "aloft/x-1"})
 	if err != nil || !reflect.DeepEqual(again, ready) {
 		t.Errorf("boot again: %+v, %v; want %+v", again, err, ready)
@@ -115,7 +115,7 @@ func TestBootAfterPowerCut(t *testing.T) {
 	}
 }
 
-// TestBootOverHalfAClone checks that a clone that a power failure left
+// TestBootOverHalfAClone checks that a clone that a power failure has left
 // incomplete is made again.
 func TestBootOverHalfAClone(t *testing.T) {
 	t.Parallel()

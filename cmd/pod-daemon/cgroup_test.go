@@ -26,8 +26,9 @@ func leaveChild(dir string) int {
 	return 0
 }
 
-// TestLeaveRootCgroup runs leaveRootCgroup in a process of a new cgroup v2, which
-// must then have no processes and pass on all of its controllers.
+// TestLeaveRootCgroup runs leaveRootCgroup in a process in a new cgroup v2.
+// Afterwards the cgroup must contain no processes and delegate all of its
+// controllers.
 func TestLeaveRootCgroup(t *testing.T) {
 	need.Root(t)
 	root := ""

@@ -23,12 +23,11 @@ import (
 )
 
 // TestContainer checks in a real container that the user, the environment and a
-// tool call are as documented, and that the clone is still there after a
-// restart.
+// tool call are as documented, and that the clone survives a restart.
 func TestContainer(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
-	runc, err := filepath.Abs("../../.bin/runc") // make build puts it there
+	runc, err := filepath.Abs("../../.bin/runc") // "make build" puts runc there
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +97,8 @@ func TestContainer(t *testing.T) {
 	if f.tip("aloft/x-1") != before.BaseCommit {
 		t.Error("the branch is not on the forge")
 	}
-	// A process that the kernel kills for lack of memory is reported as such.
+	// If the kernel kills a process for lack of memory, the process's status
+	// says so.
 	p := planeOf(t, m, nil)
 	if _, err := p.StartProcess(t.Context(), connect.NewRequest(&podv1.StartProcessRequest{
 		Name: "hog", Command: []string{"awk", `BEGIN { x = "x"; while (1) x = x x }`}, Restart: podv1.Restart_RESTART_NEVER,
@@ -116,7 +116,7 @@ func TestContainer(t *testing.T) {
 	if err != nil || stats.Msg.GetOutOfMemoryKills() == 0 || stats.Msg.GetMemoryLimitBytes() != 512<<20 {
 		t.Errorf("%v, %v", stats, err)
 	}
-	c.Close() // a machine speaks with the newest, and ours is older
+	c.Close() // a machine uses the newest connection; ours is older
 	c, err = pod.Dial(t.Context(), m, f)
 	if err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 const windows = `until xprop -root _NET_SUPPORTING_WM_CHECK | grep -q "window id"; do sleep 0.05; done`
 
 // TestDesktopIsStartedByWhoComes checks that the desktop starts when a program
-// connects to the display, and not before.
+// connects to the display, and not earlier.
 func TestDesktopIsStartedByWhoComes(t *testing.T) {
 	t.Parallel()
 	need.Command(t, "Xtigervnc")
@@ -60,8 +60,8 @@ func TestDesktopIsStartedByWhoComes(t *testing.T) {
 	if one := vnc(); one != nil {
 		t.Fatalf("a desktop for one who asked for D-Bus: %v", one)
 	}
-	// So does the system bus, without which browsers complain. It is root's, and runs
-	// as a user of its own.
+	// The system bus starts too; without it, browsers complain. Root starts it,
+	// and it runs as its own user.
 	if said := run("dbus-send --system --print-reply --dest=org.freedesktop.DBus / org.freedesktop.DBus.GetConnectionUnixUser string:org.freedesktop.DBus"); strings.Contains(said, "uint32 0\n") {
 		t.Errorf("the system bus runs as root: %s", said)
 	}
@@ -110,7 +110,7 @@ func TestDesktopIsStartedByItsPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	var conn io.ReadWriteCloser
-	until(t, "the port is there", func() (err error) { // a loaded host may want it tried twice
+	until(t, "the port is there", func() (err error) { // on a busy host it may take two attempts
 		conn, err = c.DialPort(t.Context(), 5901)
 		return err
 	})
@@ -131,7 +131,7 @@ func TestDesktopIsStartedByItsPort(t *testing.T) {
 	hear(int(hear(1)[0]))
 	_, _ = conn.Write([]byte{1}) // no credentials
 	hear(4)
-	_, _ = conn.Write([]byte{1}) // others may look, too
+	_, _ = conn.Write([]byte{1}) // the viewer shares the screen
 	if size := hear(4); [4]byte(size) != [4]byte{1280 >> 8, 1280 & 255, 800 >> 8, 800 & 255} {
 		t.Errorf("the screen's size is %v", size)
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // TestToolCall calls a tool of the real exec-daemon as the loop does, and
-// continues after exec-daemon was killed.
+// continues the call after exec-daemon was killed.
 func TestToolCall(t *testing.T) {
 	t.Parallel()
 	m, f := newMachine(t), newForge(t)

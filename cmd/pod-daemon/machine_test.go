@@ -76,8 +76,8 @@ func TestMain(m *testing.M) {
 
 const token = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 
-// aMachine is a pod-daemon as PID 1 of its own namespaces, on a disk that
-// outlives it.
+// aMachine is a pod-daemon as PID 1 of its own namespaces, with a disk that
+// survives it.
 type aMachine struct {
 	t    *testing.T
 	disk string
@@ -106,14 +106,14 @@ func newMachine(t *testing.T) *aMachine {
 func (m *aMachine) socket() string    { return filepath.Join(m.disk, "run", "pod.sock") }
 func (m *aMachine) workspace() string { return filepath.Join(m.disk, "workspace") }
 
-// start starts pod-daemon as the first process of namespaces of its own.
+// start starts pod-daemon as the first process of new namespaces.
 func (m *aMachine) start() {
 	m.t.Helper()
 	m.startIn(syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET)
 }
 
-// startOnHostNetwork does the same in the host's network namespace, where the
-// test can reach it by TCP.
+// startOnHostNetwork starts pod-daemon in the host's network namespace, where
+// the test can connect to it over TCP.
 func (m *aMachine) startOnHostNetwork() {
 	m.t.Helper()
 	m.startIn(syscall.CLONE_NEWPID | syscall.CLONE_NEWNS)
@@ -121,7 +121,7 @@ func (m *aMachine) startOnHostNetwork() {
 
 func (m *aMachine) startIn(namespaces uintptr) {
 	m.t.Helper()
-	// As in a machine, these folders belong to pod-daemon alone, and are empty.
+	// As in a machine, only pod-daemon uses these folders, and they are empty.
 	script := `mount --make-rprivate / && mount -t proc proc /proc && ` +
 		`for d in /tmp/aloft /tmp/.X11-unix /run/dbus; do mkdir -p $d && mount -t tmpfs -o mode=1777 tmpfs $d || exit 1; done && `
 	if m.tmp != "" {
@@ -154,7 +154,7 @@ func (m *aMachine) run(cmd *exec.Cmd, attr *syscall.SysProcAttr) {
 	m.cmd, m.done = cmd, done
 	go func() {
 		defer close(done)
-		_ = cmd.Wait() // its state is read where a test asks for it
+		_ = cmd.Wait() // tests that need the process's state read it themselves
 	}()
 }
 
@@ -171,7 +171,7 @@ func (m *aMachine) kill() {
 	m.cmd = nil
 }
 
-// The following methods implement machine.Machine, as far as Dial needs it.
+// The following methods implement the part of machine.Machine that Dial needs.
 func (m *aMachine) ID() string                    { return "m-test" }
 func (m *aMachine) Wait(context.Context) error    { return nil }
 func (m *aMachine) Restart(context.Context) error { return nil }
@@ -203,7 +203,8 @@ func eventually(ctx context.Context, try func() error) error {
 	}
 }
 
-// until fails the test unless try succeeds in time. The error names what.
+// until fails the test unless try succeeds before a timeout. what describes the
+// condition in the error.
 func until(t *testing.T, what string, try func() error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -225,7 +226,8 @@ func (m *aMachine) dial(git http.Handler) *pod.Conn {
 	return c
 }
 
-// boot boots the machine, and returns the result and the ends of the steps.
+// boot boots the machine, and returns the result and the final messages of the
+// steps.
 func (m *aMachine) boot(c *pod.Conn, co pod.Checkout) (pod.Ready, map[string]pod.Step, error) {
 	m.t.Helper()
 	steps := make(map[string]pod.Step)

@@ -32,8 +32,8 @@ import (
 	"aloft/internal/wire/podv1/podv1connect"
 )
 
-// plane talks to a machine as a future control plane might: it uses every
-// service of pod.v1, and streams that the machine opens.
+// plane uses a machine as a future control plane might: every service of
+// pod.v1, and streams that the machine opens.
 type plane struct {
 	podv1connect.ManagementServiceClient
 	podv1connect.MetadataServiceClient
@@ -71,7 +71,7 @@ func planeOf(t *testing.T, m interface {
 	p := &plane{
 		podv1connect.NewManagementServiceClient(client, "http://pod"), podv1connect.NewMetadataServiceClient(client, "http://pod"), conn,
 	}
-	p.named(t, "") // who speaks pod.v1 is whom the machine asks
+	p.named(t, "") // the machine sends its requests to the peer that speaks pod.v1
 	return p
 }
 
@@ -133,8 +133,8 @@ func TestKeptProcesses(t *testing.T) {
 		}
 		return nil
 	})
-	// After a signal has killed it, it is restarted, and the processes that it had left behind
-	// are gone.
+	// After a signal has killed the process, it is restarted, and the processes that it has
+	// left behind are gone.
 	sh := m.shell(c)
 	if _, err := p.SignalProcess(t.Context(), connect.NewRequest(&podv1.SignalProcessRequest{Name: "web", Signal: "SIGKILL"})); err != nil {
 		t.Fatal(err)
@@ -152,7 +152,8 @@ func TestKeptProcesses(t *testing.T) {
 		}
 		return nil
 	})
-	// A process that exits successfully is not restarted, and its logs end.
+	// A process that exits successfully is not restarted, and its log stream
+	// ends.
 	if _, err := start(&podv1.StartProcessRequest{Name: "once", Command: []string{"sh", "-c", "echo a; echo b; printf c"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +172,8 @@ func TestKeptProcesses(t *testing.T) {
 		}
 		return nil
 	})
-	// The end of exec-daemon affects neither the process nor what it has left behind.
+	// The end of exec-daemon affects neither the process nor the processes that
+	// it has left behind.
 	before := p.named(t, "web").GetPid()
 	execPID := p.named(t, "exec-daemon").GetPid()
 	if _, err := p.SignalProcess(t.Context(), connect.NewRequest(&podv1.SignalProcessRequest{Name: "exec-daemon", Signal: "9"})); err != nil {
@@ -192,7 +194,8 @@ func TestKeptProcesses(t *testing.T) {
 		stats.Msg.GetDisks()[0].GetSizeBytes() == 0 || stats.Msg.GetMemoryLimitBytes() == 0 {
 		t.Errorf("%v, %v", stats, err)
 	}
-	// After a stop, it is gone with all its processes, and is not restarted.
+	// After StopProcess, the process and all its children are gone, and it is
+	// not restarted.
 	if res, err := p.StopProcess(t.Context(), connect.NewRequest(&podv1.StopProcessRequest{Name: "web"})); err != nil || res.Msg.GetProcess().GetState() != podv1.Process_STATE_ENDED {
 		t.Errorf("%v, %v", res, err)
 	}
@@ -215,8 +218,8 @@ func TestKeptProcesses(t *testing.T) {
 	}
 }
 
-// TestTerminalsOutliveExecDaemon checks that terminals continue when
-// exec-daemon dies, with their background processes.
+// TestTerminalsOutliveExecDaemon checks that terminals and their background
+// processes continue when exec-daemon dies.
 func TestTerminalsOutliveExecDaemon(t *testing.T) {
 	t.Parallel()
 	need.Command(t, "tmux")
@@ -350,12 +353,12 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// TestGRPC uses both ports with the client of grpc-go, which must work with the
-// right credential only.
+// TestGRPC uses both ports with the client of grpc-go. Only the right
+// credential may work.
 func TestGRPC(t *testing.T) {
 	t.Parallel()
 	m, f := newMachine(t), newForge(t)
-	// The ports are in the host's network, since the gRPC client runs here.
+	// The ports are in the host's network, because the gRPC client runs there.
 	free := freeAddrs(t, 5)
 	git, exec0, manage, insidePort := free[0], free[1], free[2], free[3]
 	m.more = []string{"--git-listen", git, "--exec-addr", exec0, "--manage-listen", manage, "--inside-listen", insidePort, "--pty-addr", free[4]}
@@ -429,7 +432,7 @@ func TestGRPC(t *testing.T) {
 				r.Name = name
 			}
 			if stream.SendMsg(r) != nil {
-				break // the reply says why
+				break // the reply contains the error
 			}
 		}
 		_ = stream.CloseSend()
@@ -441,7 +444,8 @@ func TestGRPC(t *testing.T) {
 	if b, err := os.ReadFile(filepath.Join(m.disk, "artifacts/shots/a/one.txt")); err != nil || !bytes.Equal(b, []byte("hello world")) {
 		t.Errorf("%q, %v", b, err)
 	}
-	// The agent cannot make the upload, which runs as root, leave the folder.
+	// The upload runs as root. The agent must not be able to make it leave the
+	// folder.
 	sh := m.shell(c)
 	sh.run("ln -s /etc " + m.disk + "/artifacts/out; ln -s /etc/passwd " + m.disk + "/artifacts/file")
 	for _, name := range []string{"../x", "/etc/x", "out/x", "", "."} {

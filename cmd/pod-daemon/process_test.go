@@ -31,7 +31,7 @@ func chown(t *testing.T, dir string) {
 	}
 }
 
-// zombies counts the zombies that are visible inside the machine.
+// zombies is a command that counts the zombies that are visible in the machine.
 const zombies = `cat /proc/[0-9]*/stat 2>/dev/null | awk '$3=="Z"' | wc -l`
 
 func TestOrphans(t *testing.T) {
@@ -41,8 +41,8 @@ func TestOrphans(t *testing.T) {
 	c := m.dial(f)
 	m.mustBoot(c, pod.Checkout{Branch: "b"})
 	sh := m.shell(c)
-	// While ten thousand orphans end, as many as in a busy minute, reaping must not take the
-	// exit status of the daemon's own children (git).
+	// While ten thousand orphans end, as many as in a busy minute, the reaper must not take
+	// the exit status of the daemon's own children (git).
 	var work sync.WaitGroup
 	work.Go(func() {
 		sh.run(`for i in $(seq 10000); do (: & ) ; done`)
@@ -87,7 +87,8 @@ func TestExecDaemonKilled(t *testing.T) {
 	if _, err := sh.try("kill -9 $PPID"); err == nil {
 		t.Error("the stream outlived exec-daemon")
 	}
-	// A stream waits for the next exec-daemon, unless the dying one still accepted it.
+	// A stream waits for the next exec-daemon, unless the dying exec-daemon has
+	// still accepted it.
 	var left string
 	until(t, "exec-daemon is there again", func() (err error) {
 		left, err = m.shell(c).try("pgrep -c -x sleep || true")
@@ -137,7 +138,7 @@ func TestStop(t *testing.T) {
 }
 
 // TestHang checks that a hanging exec-daemon is detected, and that no request
-// waits for it meanwhile.
+// waits for it in the meantime.
 func TestHang(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -170,8 +171,8 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// TestOrdinaryProcess runs pod-daemon outside a container, where it must adopt
-// the orphans of its children.
+// TestOrdinaryProcess runs pod-daemon outside of a container, where it must
+// adopt its children's orphans.
 func TestOrdinaryProcess(t *testing.T) {
 	t.Parallel()
 	m, f := newMachine(t), newForge(t)

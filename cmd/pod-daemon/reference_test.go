@@ -42,7 +42,7 @@ const nobody = "nobody"
 var ports = []struct {
 	port       uint16
 	by, serves string
-	later      string // what brings it; "" where it is there
+	later      string // what starts the listener; "" if it always listens
 }{
 	{2375, "dockerd", "the Docker Engine's API, in addition to its socket ([guide](../guide/docker.md))", "`dockerd -H tcp://127.0.0.1:2375`, which an agent may start"},
 	{5901, "Xtigervnc", "VNC: [the desktop](../guide/take-over.md#the-desktop), if the image has Xtigervnc; it starts on first use", ""},
@@ -55,8 +55,8 @@ var ports = []struct {
 	{50052, "pod-daemon", "`pod.v1.InsideService`, for the agent's user: `ALOFT_INSIDE_TOKEN_FILE` names the file of the token", ""},
 }
 
-// rpcRow says what an RPC does, and gives a request and the code of its
-// response ("" for success). What a new machine cannot do yet returns an error
+// rpcRow describes an RPC, and gives a request and the code of its response (""
+// for success). Requests that a new machine cannot fulfil yet return an error
 // code.
 type rpcRow struct{ does, request, code string }
 
@@ -113,7 +113,7 @@ var rpcs = map[string]rpcRow{
 }
 
 // The files of the two packages, whose services the page lists in this order,
-// and where each is served.
+// and the address of each service.
 var (
 	services = []protoreflect.FileDescriptor{
 		agentv1.File_agent_v1_control_service_proto, agentv1.File_agent_v1_exec_service_proto, agentv1.File_agent_v1_file_service_proto, agentv1.File_agent_v1_terminal_service_proto,
@@ -127,7 +127,7 @@ var (
 )
 
 // variables are the environment variables of an agent's commands. The value "*"
-// matches any value. A variable that a later step sets must not exist yet.
+// matches any value. If a later step sets a variable, it must not exist yet.
 var variables = []struct{ name, value, means, later string }{
 	{"CURSOR_AGENT", "1", "this is an agent's machine", ""},
 	{"DISPLAY", ":1", "the desktop, which starts when a program connects to it; set, like the desktop's other variables, if the image has Xtigervnc", ""},
@@ -220,7 +220,7 @@ func kindOf(m protoreflect.MethodDescriptor) string {
 }
 
 // TestReference checks that the page is generated from the tables, and that the
-// tables have every RPC.
+// tables contain every RPC.
 func TestReference(t *testing.T) {
 	seen := map[string]bool{}
 	for _, file := range services {
@@ -262,8 +262,8 @@ func TestReferenceOfRunningDaemons(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	// Use a user with a shell on the host. The user nobody has none, so its
-	// terminals would end at once.
+	// Use a user that has a shell on the host. The user nobody has none, so its
+	// terminals would end immediately.
 	m.more = []string{"--exec-daemon", filepath.Join(dir, "exec-daemon"), "--user", "root"}
 	m.start()
 	c := m.dial(f)
@@ -299,7 +299,7 @@ func TestReferenceOfRunningDaemons(t *testing.T) {
 			for _, method := range inOrder(s) {
 				name := procedure(method)
 				if strings.HasSuffix(name, "/Shutdown") || strings.HasSuffix(name, "/StopMachine") || strings.HasSuffix(name, "/Quiesce") {
-					continue // one of them ends all this, another has nothing to answer then, and the third nobody to
+					continue // these end the machine or its connections, so no reply could arrive
 				}
 				row := rpcs[name]
 				request := strings.ReplaceAll(row.request, "WORKSPACE", m.workspace())
@@ -319,8 +319,8 @@ func TestReferenceOfRunningDaemons(t *testing.T) {
 	}
 }
 
-// inOrder returns a service's methods. Methods that need objects which others
-// create come last.
+// inOrder returns a service's methods. Methods that need objects created by
+// other methods come last.
 func inOrder(s protoreflect.ServiceDescriptor) (list []protoreflect.MethodDescriptor) {
 	var ends []protoreflect.MethodDescriptor
 	for i := range s.Methods().Len() {
@@ -353,7 +353,7 @@ func (d *daemons) answers(port uint16) error {
 	if err := conn.SetReadDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		return err
 	}
-	_, err = io.ReadFull(conn, make([]byte, 1)) // pod-daemon says that it is connected
+	_, err = io.ReadFull(conn, make([]byte, 1)) // pod-daemon reports that it is connected
 	return err
 }
 
@@ -428,12 +428,12 @@ func (d *daemons) call(stream, token, procedure, request string, streaming bool)
 	}
 	if !streaming || res.StatusCode != http.StatusOK {
 		if res.StatusCode != http.StatusOK {
-			_ = json.Unmarshal(reply, &said) // one without a code is judged below
+			_ = json.Unmarshal(reply, &said) // a status without a code is translated below
 			return orElse(said.Code, map[int]string{401: "unauthenticated", 404: "unimplemented"}[res.StatusCode], res.Status)
 		}
 		return ""
 	}
-	for len(reply) >= 5 { // the last envelope says how it ended
+	for len(reply) >= 5 { // the last envelope contains the status
 		flags, n := reply[0], int(binary.BigEndian.Uint32(reply[1:5]))
 		if len(reply) < 5+n {
 			return "cut"

@@ -136,8 +136,8 @@ func TestCommitPastAHook(t *testing.T) {
 }
 
 // TestHooksInTheSandbox has an agent write hooks and a filter's program, as a
-// sandboxed command could if the project's configuration names files in the
-// workspace. The commit and the push must run them in the sandbox only.
+// sandboxed command could do if the project's configuration names files in the
+// workspace. Commits and pushes must run these programs only in the sandbox.
 func TestHooksInTheSandbox(t *testing.T) {
 	t.Parallel()
 	m, f := newMachine(t), newForge(t)
@@ -167,8 +167,8 @@ func TestHooksInTheSandbox(t *testing.T) {
 	}
 }
 
-// TestDamagedClone has an agent change its clone's configuration and destroy
-// it. Its work must be pushed nevertheless.
+// TestDamagedClone has an agent damage its clone's configuration and delete its
+// clone. Its work must still be pushed.
 func TestDamagedClone(t *testing.T) {
 	t.Parallel()
 	m, f := newMachine(t), newForge(t)
@@ -195,7 +195,7 @@ func TestDamagedClone(t *testing.T) {
 }
 
 // TestUnpushedWorkIsAnArtifact checks that commits that the forge declines are
-// kept as an artifact, unless it contains a secret.
+// stored as an artifact, unless they contain a secret.
 func TestUnpushedWorkIsAnArtifact(t *testing.T) {
 	t.Parallel()
 	m, f := newMachine(t), newForge(t)
@@ -279,16 +279,16 @@ func TestDiffIsBounded(t *testing.T) {
 	}
 }
 
-// TestControlConnections checks that with two connected servers, git uses the
-// newest connection, then the other one if the newest has ended, and waits if
-// there is none.
+// TestControlConnections checks the choice between two connected servers: git
+// uses the newest connection, then the other one if the newest has ended, and
+// waits if there is none.
 func TestControlConnections(t *testing.T) {
 	t.Parallel()
 	m, f := newMachine(t), newForge(t)
 	m.start()
 	counted := func(n *[]string, name string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			*n = append(*n, name) // git asks one thing at a time
+			*n = append(*n, name) // git sends one request at a time
 			f.ServeHTTP(w, r)
 		})
 	}

@@ -90,8 +90,8 @@ func (c *counted) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestBootUser checks that everything after the boot runs as the user in the
-// request, and that an unknown user is reported.
+// TestBootUser checks that everything after the boot runs as the user that the
+// request names, and that an unknown user is reported.
 func TestBootUser(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ user, is, detail string }{
@@ -121,9 +121,9 @@ func TestBootUser(t *testing.T) {
 	}
 }
 
-// TestBootAdoptsTheCloneOfABuild checks that a clone that a build left on the
-// disk becomes the agent's: on its branch, with the remote's new commits, and
-// with files that git does not track.
+// TestBootAdoptsTheCloneOfABuild checks that a clone that a build has left on
+// the disk becomes the agent's clone. It must be on the agent's branch, with
+// the remote's new commits, and keep its untracked files.
 func TestBootAdoptsTheCloneOfABuild(t *testing.T) {
 	t.Parallel()
 	m, f := newMachine(t), newForge(t)
@@ -164,7 +164,7 @@ func TestBootAdoptsTheCloneOfABuild(t *testing.T) {
 		if got := sh.run("git status --porcelain; cat one three node_modules/x; git branch --show-current"); got != "?? node_modules/\none\ntwo\nx\n"+tt.branch {
 			t.Errorf("%s: the tree is %q", tt.owner, got)
 		}
-		// Unchanged files keep their times, which make compares.
+		// Unchanged files keep their times, because make compares them.
 		if got := sh.run("stat -c %Y one; touch -d @978307200 one"); i > 0 && got != "978307200" {
 			t.Errorf("%s: the file that stays is written again, at %s", tt.owner, got)
 		}

@@ -45,9 +45,9 @@ func TestSignalsArePassedOn(t *testing.T) {
 	}
 }
 
-// TestStopsInOrder checks that on each way to stop the machine, exec-daemon
-// ends first and then the other processes, the last one started first. A
-// process that does not end is killed.
+// TestStopsInOrder checks, for each way to stop the machine, that exec-daemon
+// ends first, then the other processes in reverse order of their start. A
+// process that does not end must be killed.
 func TestStopsInOrder(t *testing.T) {
 	t.Parallel()
 	for name, stop := range map[string]func(*aMachine, *pod.Conn, *plane) error{
@@ -92,7 +92,7 @@ func TestStopsInOrder(t *testing.T) {
 }
 
 // TestPausesGrow checks that a process that keeps exiting is restarted after
-// increasing pauses.
+// increasing delays.
 func TestPausesGrow(t *testing.T) {
 	t.Parallel()
 	m, f := newMachine(t), newForge(t)
@@ -122,8 +122,8 @@ func TestPausesGrow(t *testing.T) {
 		return nil
 	})
 	for i, least := 1, 50*time.Millisecond; i < 5; i, least = i+1, 2*least {
-		// Each start may be a little later than the pause, since the previous process may have
-		// recorded its time late.
+		// A start may be a little early, because the previous process may have recorded its time
+		// late.
 		if pause := time.Duration(at[i] - at[i-1]); i > 1 && pause < least/2 {
 			t.Errorf("start %d came %s after the one before, want %s or more", i, pause, least)
 		}

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// built returns the path of the real program, built as for a release.
+// built returns the path of the real program, compiled as for a release.
 func built(b *testing.B) string {
 	b.Helper()
 	program := filepath.Join(b.TempDir(), "sandbox")
@@ -20,7 +20,7 @@ func built(b *testing.B) string {
 	if out, err := build.CombinedOutput(); err != nil {
 		b.Fatalf("%v: %s", err, out)
 	}
-	// Measure a copy, as after an installation: the file that the linker wrote is
+	// Measure a copy, like an installed program: the linker's output is
 	// fragmented in the page cache.
 	text, err := os.ReadFile(program)
 	if err != nil {
@@ -32,10 +32,11 @@ func built(b *testing.B) string {
 	return program + ".installed"
 }
 
-// BenchmarkTrue runs /bin/true bare, in the sandbox with its default policy,
-// and in a bubblewrap with about the same confinement. They take turns, so that
-// other load on the host affects all alike. "sandboxed" is in a workspace that
-// has the protected names, "placeholders" in one that has none of them.
+// BenchmarkTrue runs /bin/true directly, in the sandbox with its default
+// policy, and in a bubblewrap with about the same confinement. The measurements
+// alternate, so that other load on the host affects all of them. The workspace
+// of "sandboxed" contains the protected names; that of "placeholders" contains
+// none.
 func BenchmarkTrue(b *testing.B) {
 	program, work, empty := built(b), b.TempDir(), b.TempDir()
 	for _, dir := range []string{".git/hooks", ".git/info", ".vscode", ".cursor/rules", ".cursor/commands", ".cursor/worktrees", ".cursor/skills", ".cursor/agents", ".aloft", ".claude"} {
@@ -75,9 +76,9 @@ func BenchmarkTrue(b *testing.B) {
 	for i, name := range names {
 		slices.Sort(took[i])
 		b.Run(name, func(b *testing.B) {
-			for b.Loop() { // it is measured above
+			for b.Loop() { // the time is measured above
 			}
-			// The median, since other processes' writes to the disk make some rounds many times slower.
+			// Report the median, because other processes' disk writes slow some rounds down many times.
 			b.ReportMetric(float64(took[i][rounds/2]), "ns/op")
 		})
 	}

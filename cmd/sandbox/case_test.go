@@ -13,9 +13,9 @@ import (
 )
 
 // TestCaseTricks uses a file system that ignores case without telling the
-// kernel, like network shares of macOS or Windows. There, a mount on one
-// spelling of a name does not cover the others, so nothing may run unless the
-// caller accepts that.
+// kernel, like network shares of macOS or Windows. A mount on one spelling of a
+// name does not cover other spellings, so no command may run unless the caller
+// accepts that.
 func TestCaseTricks(t *testing.T) {
 	requireAll(t)
 	need.Root(t)

@@ -27,8 +27,8 @@ import (
 	"aloft/internal/need"
 )
 
-// TestMain lets the test binary act as sandbox itself, as the probe that it
-// runs, and as the victim of attempts on other processes.
+// TestMain lets the test binary act as the sandbox, as the probe that the
+// sandbox runs, and as the victim of attacks on other processes.
 func TestMain(m *testing.M) {
 	switch os.Getenv("SANDBOX_TEST_AS") {
 	case "sandbox":
@@ -59,12 +59,12 @@ func TestMain(m *testing.M) {
 // escape is one line of testdata/escapes.txt.
 type escape struct {
 	name, policy, who, setup, attempt string
-	allowed                           bool // it is no escape: it has to work inside too
-	files                             bool // it is about files, not the network or system calls
+	allowed                           bool // not an escape: the operation must also work in the sandbox
+	files                             bool // concerns files, not the network or system calls
 }
 
-// keptByLandlock lists the attempts that only Landlock prevents. Without
-// Landlock, the probe says so.
+// keptByLandlock lists the attempts that only Landlock prevents. If Landlock is
+// unavailable, the probe reports them.
 var keptByLandlock = []string{"signal another", "stop and go another"}
 
 // table is in the program, which is also run inside a machine.
@@ -72,8 +72,8 @@ var keptByLandlock = []string{"signal another", "stop and go another"}
 //go:embed testdata/escapes.txt
 var table string
 
-// inMachine says that the test runs in a machine of Aloft, where attempts that
-// fail without the sandbox too are left out.
+// inMachine is set in a machine of Aloft. Attempts that also fail there without
+// the sandbox are skipped.
 var inMachine = os.Getenv("ALOFT_TEST_IN_MACHINE") // runc or gvisor
 
 // escapes parses the table, which begins with the policies.
@@ -109,13 +109,13 @@ func escapes(t testing.TB) ([]escape, map[string]string) {
 	return all, policies
 }
 
-// site has the files that the attempts are made on.
+// site contains the files that the attempts attack.
 type site struct {
 	dir, workspace, outside string
 	uid                     int
 }
 
-// base returns a folder that is not among the folders for temporary files.
+// base returns a folder outside of the folders for temporary files.
 func base(t testing.TB) string {
 	for _, dir := range []string{os.Getenv("ALOFT_TEST_ESCAPE_DIR"), "/srv", os.Getenv("HOME")} {
 		if dir == "" {
@@ -216,13 +216,14 @@ func (s site) state(t testing.TB) string {
 	return b.String()
 }
 
-// scene has the targets of attempts besides files: sockets and a process.
+// scene contains the targets of attempts other than files: sockets and a
+// process.
 type scene struct {
-	program string // the test's, where every user may run it
+	program string // the test binary, in a folder where every user may run it
 	env     []string
 	base    string
 	without *atomic.Int32 // attempts that the machine itself stops
-	old     bool          // mounts are made one by one
+	old     bool          // mounts are created one by one
 }
 
 func newScene(t testing.TB, uid int) scene {
@@ -337,7 +338,7 @@ func (s scene) command(ctx interface {
 	return cmd
 }
 
-// try makes an attempt, inside the sandbox or outside, and returns its exit
+// try makes an attempt, inside or outside of the sandbox, and returns its exit
 // code and output.
 func (s scene) try(t testing.TB, at site, e escape, policy string, inside bool) (int, string) {
 	dir := at.workspace
@@ -362,7 +363,8 @@ func (s scene) try(t testing.TB, at site, e escape, policy string, inside bool) 
 	cmd := s.command(t.Context(), at.uid, as, shell...)
 	cmd.Dir = dir
 	cmd.Env = append(cmd.Env, "W="+at.workspace, "O="+at.outside)
-	// Descriptors that were left open by mistake: of a folder outside, and of a file.
+	// File descriptors that were left open by mistake: one of a folder outside,
+	// and one of a file.
 	folder, err := os.Open(at.outside)
 	if err != nil {
 		t.Fatal(err)
@@ -376,12 +378,12 @@ func (s scene) try(t testing.TB, at site, e escape, policy string, inside bool) 
 	cmd.ExtraFiles = []*os.File{folder, file}
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
-	_ = cmd.Run() // the exit code says it
+	_ = cmd.Run() // the exit code is checked
 	return cmd.ProcessState.ExitCode(), said.String()
 }
 
-// TestEscapes makes every attempt of the table twice: without the sandbox it
-// must work, and in the sandbox it must fail and change nothing.
+// TestEscapes makes every attempt in the table twice. Without the sandbox it
+// must succeed. In the sandbox it must fail and change nothing.
 func TestEscapes(t *testing.T) {
 	all, policies := escapes(t)
 	if len(all) < 150 {
@@ -404,7 +406,7 @@ func TestEscapes(t *testing.T) {
 			s := newScene(t, uid)
 			s.old = old
 			noLandlock := old || inMachine == "gvisor"
-			work := make(chan escape, len(all)) // room for each: one that fails takes no more
+			work := make(chan escape, len(all)) // space for every attempt: a failed attempt queues no more
 			queued := 0
 			var workers sync.WaitGroup
 			for range min(4, runtime.NumCPU()*2) {
@@ -437,8 +439,8 @@ func TestEscapes(t *testing.T) {
 	}
 }
 
-// requireAll skips the test if the kernel lacks a required feature, unless the
-// environment promises all features.
+// requireAll skips the test if the kernel lacks a required feature. If the
+// environment promises all features, it fails instead.
 func requireAll(t testing.TB) {
 	if k := sandbox.Probe(); k.Landlock < 6 && inMachine != "gvisor" || !k.Namespaces {
 		need.Missing(t, "sandbox", fmt.Errorf("landlock ABI %d, namespaces %v: %s", k.Landlock, k.Namespaces, k.Why))
@@ -457,7 +459,7 @@ func (s scene) hold(t *testing.T, e escape, policy string, uid int) {
 	}
 	at := newSite(t, s.base, uid)
 	var before string
-	if e.setup != "" { // it is made twice, which changes nothing
+	if e.setup != "" { // it runs twice; the second run changes nothing
 		cmd := s.command(t.Context(), uid, "", "sh", "-c", e.setup)
 		cmd.Dir, cmd.Env = at.workspace, append(cmd.Env, "W="+at.workspace, "O="+at.outside)
 		_ = cmd.Run()

@@ -12,14 +12,14 @@ import (
 	"aloft/internal/need"
 )
 
-// answer is a kernel's response to a system call whose first argument has these
-// bits.
+// answer is a kernel's result for a system call whose first argument contains
+// these bits.
 type answer struct {
 	number, bits uint32
 	errno        unix.Errno
 }
 
-// kernels are simulations of other kernels, as a sandbox sees them.
+// kernels simulates other kernels, as a sandbox sees them.
 var kernels = map[string][]answer{
 	// gVisor, and Linux before 5.12, have neither Landlock nor mount_setattr.
 	"old": {{unix.SYS_MOUNT_SETATTR, 0, unix.ENOSYS}, {unix.SYS_LANDLOCK_CREATE_RULESET, 0, unix.ENOSYS}},
@@ -59,7 +59,7 @@ func as(kernel string) error {
 }
 
 // TestAppArmor simulates how AppArmor forbids user namespaces, with its sysctl
-// and its errors. Nothing may run unless the caller accepts that, and the
+// and its errors. No command may run unless the caller accepts that, and the
 // message must say how to fix it.
 func TestAppArmor(t *testing.T) {
 	requireAll(t)
@@ -85,7 +85,7 @@ func TestAppArmor(t *testing.T) {
 			args := append([]string{unshare, "-m", "sh", "-c", script, "sh", s.program}, tt.args...)
 			cmd := s.command(t.Context(), 0, "sandbox", args...)
 			cmd.Dir, cmd.Env = at.workspace, append(cmd.Env, "SANDBOX_TEST_ON="+kernel)
-			out, _ := cmd.CombinedOutput() // the exit code says it
+			out, _ := cmd.CombinedOutput() // the exit code is checked
 			if code := cmd.ProcessState.ExitCode(); code != tt.code {
 				t.Errorf("%s: %q: exit %d: %s; want %d", kernel, tt.args, code, out, tt.code)
 			}

@@ -35,7 +35,7 @@ func probe(args []string) error {
 		return os.Truncate(at(1), 0)
 	case "exchange":
 		return unix.Renameat2(unix.AT_FDCWD, at(1), unix.AT_FDCWD, at(2), unix.RENAME_EXCHANGE)
-	case "openat": // from an inherited folder
+	case "openat": // relative to an inherited folder
 		fd, err := unix.Openat(number(1), at(2), unix.O_WRONLY|unix.O_TRUNC, 0)
 		if err == nil {
 			_, err = unix.Write(fd, []byte("pwned\n"))
@@ -46,7 +46,7 @@ func probe(args []string) error {
 			return err
 		}
 		return os.WriteFile(at(2), []byte("pwned\n"), 0o644)
-	case "tmpfile": // made without a name, then given one
+	case "tmpfile": // create a file without a name, then link it
 		fd, err := unix.Open(at(1), unix.O_TMPFILE|unix.O_WRONLY, 0o644)
 		if err != nil {
 			return err
@@ -62,7 +62,7 @@ func probe(args []string) error {
 		if err == nil {
 			return unix.Close(fd)
 		}
-		return nil // the kernel was reached
+		return nil // any reply proves that the kernel was reached
 	case "dial":
 		c, err := net.DialTimeout(at(1), at(2), 3*time.Second)
 		if err == nil {
@@ -81,7 +81,7 @@ func probe(args []string) error {
 			err = c.Close()
 		}
 		return err
-	case "peek": // into the memory of another process
+	case "peek": // write into another process's memory
 		var b [8]byte
 		addr, _ := strconv.ParseUint(os.Getenv("SECRET_AT"), 10, 64)
 		n, err := unix.ProcessVMReadv(number(1), []unix.Iovec{{Base: &b[0], Len: 8}}, []unix.RemoteIovec{{Base: uintptr(addr), Len: 8}}, 0)
@@ -98,7 +98,7 @@ func probe(args []string) error {
 		}
 		_, err = unix.PidfdGetfd(pidfd, 0, 0)
 		return err
-	case "call": // by number, with arguments that do no harm
+	case "call": // a system call by its number, with harmless arguments
 		var a [6]uintptr
 		for i := range a {
 			n, _ := strconv.ParseInt(at(2+i), 0, 64)
@@ -110,7 +110,7 @@ func probe(args []string) error {
 		}
 		return nil
 	case "unshare":
-		// Run it in a child process, since this one may have several threads.
+		// Use a child process, because this process may have several threads.
 		cmd := exec.Command("true")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: map[string]uintptr{
 			"user": unix.CLONE_NEWUSER, "net": unix.CLONE_NEWNET, "mount": unix.CLONE_NEWNS, "time": unix.CLONE_NEWTIME,
@@ -150,8 +150,8 @@ var calls = map[string]uintptr{
 
 func refused(err error) bool { return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) }
 
-// reach connects to a host and port, through the proxy if there is one, as curl
-// would, and otherwise directly.
+// reach connects to a host and port as curl would: through the proxy if there
+// is one, and otherwise directly.
 func reach(how, to string) error {
 	proxy := os.Getenv("HTTP_PROXY")
 	if proxy == "" {
@@ -217,8 +217,8 @@ func reach(how, to string) error {
 	return nil
 }
 
-// race changes the target of a name while it writes through the name, n times.
-// It returns an error if no write changed a protected file.
+// race changes the target of a name n times while it writes through that name.
+// It returns an error if no write has changed a protected file.
 func race(target string, n int) error {
 	if err := os.Mkdir("r", 0o755); err != nil {
 		return err

@@ -19,7 +19,7 @@ import (
 )
 
 // TestRaces swaps symbolic links and folders 10,000 times while it writes
-// through them. Nothing protected may ever be changed.
+// through them. No protected file may change.
 func TestRaces(t *testing.T) {
 	requireAll(t)
 	uid := os.Geteuid()
@@ -42,8 +42,8 @@ func TestRaces(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce runs concurrent sandboxes that share placeholders. None may
-// remove a placeholder that another one uses.
+// TestManyAtOnce runs concurrent sandboxes that share placeholders. No sandbox
+// may remove a placeholder that another one uses.
 func TestManyAtOnce(t *testing.T) {
 	requireAll(t)
 	n := 60
@@ -66,7 +66,7 @@ func TestManyAtOnce(t *testing.T) {
 			cmd := s.command(t.Context(), at.uid, "sandbox", s.program, "--policy", policy, "--workspace", at.workspace, "--",
 				"sh", "-c", "for i in 1 2 3 4 5; do mkdir -p .vscode .aloft 2>/dev/null; echo x > .vscode/tasks.json && exit 42; echo x > .aloft/sandbox.json && exit 43; done; exit 7")
 			cmd.Dir = at.workspace
-			out, _ := cmd.CombinedOutput() // the exit code says it
+			out, _ := cmd.CombinedOutput() // the exit code is checked
 			if code := cmd.ProcessState.ExitCode(); code != 7 {
 				t.Errorf("exit %d: %s", code, out)
 			}
@@ -123,8 +123,8 @@ func TestOthersInTmp(t *testing.T) {
 	others.Wait()
 }
 
-// TestWhatIsLeftRunning leaves a process behind. Protected files stay protected
-// from it, and the placeholders are removed when it has ended.
+// TestWhatIsLeftRunning leaves a process behind. Files must stay protected from
+// that process, and the placeholders must be removed when it has ended.
 func TestWhatIsLeftRunning(t *testing.T) {
 	requireAll(t)
 	s := newScene(t, os.Geteuid())
@@ -215,7 +215,7 @@ func TestExit(t *testing.T) {
 		cmd.Dir = newSite(t, s.base, os.Geteuid()).workspace
 		var said bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &said, &said
-		_ = cmd.Run() // the exit is looked at below
+		_ = cmd.Run() // the exit code is checked below
 		if code := cmd.ProcessState.ExitCode(); code != tt.code || !strings.Contains(said.String(), tt.says) {
 			t.Errorf("sandbox %q: exit %d, %q; want %d with %q", tt.args, code, said.String(), tt.code, tt.says)
 		}
@@ -223,13 +223,13 @@ func TestExit(t *testing.T) {
 }
 
 // TestSignals checks that a command does not ignore the signals that the
-// sandbox ignores itself.
+// sandbox itself ignores.
 func TestSignals(t *testing.T) {
 	requireAll(t)
 	s := newScene(t, os.Geteuid())
 	at := newSite(t, s.base, os.Geteuid())
 	grep := []string{"grep", "SigIgn", "/proc/self/status"}
-	bare, err := exec.CommandContext(t.Context(), grep[0], grep[1:]...).Output() // make has its children ignore some
+	bare, err := exec.CommandContext(t.Context(), grep[0], grep[1:]...).Output() // make's children inherit some ignored signals
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,15 +240,17 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// TestUnenforceable makes user namespaces unavailable. Nothing may run unless
-// the caller accepts that, and the message must then say what is not enforced.
+// TestUnenforceable makes user namespaces unavailable. No command may run
+// unless the caller accepts that, and the message must then say which
+// restrictions are not enforced.
 func TestUnenforceable(t *testing.T) {
 	requireAll(t)
 	need.Root(t)
 	unshare := need.Command(t, "unshare")
 	s := newScene(t, 1000)
 	at := newSite(t, s.base, 1000)
-	// A process cannot leave a user namespace that may not have nested ones.
+	// A process cannot leave a user namespace in which it cannot create another
+	// one.
 	script := "echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all --inh-caps=-all \"$@\""
 	for _, tt := range []struct {
 		flags []string
@@ -261,7 +263,7 @@ func TestUnenforceable(t *testing.T) {
 		args := append([]string{unshare, "-rm", "sh", "-c", script, "sh", s.program}, tt.flags...)
 		cmd := s.command(t.Context(), 1000, "sandbox", append(args, "--workspace", at.workspace, "--", "true")...)
 		cmd.Dir = at.workspace
-		out, _ := cmd.CombinedOutput() // the exit code says it
+		out, _ := cmd.CombinedOutput() // the exit code is checked
 		if code := cmd.ProcessState.ExitCode(); code != tt.code || !strings.Contains(string(out), tt.says) {
 			t.Errorf("%q: exit %d: %s; want %d with %q", tt.flags, code, out, tt.code, tt.says)
 		}

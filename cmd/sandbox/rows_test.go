@@ -10,9 +10,9 @@ import (
 	sandboxpolicy "aloft/internal/policy/sandbox"
 )
 
-// TestProtectedRows has a subtest for each protected path on this kernel:
-// nothing in it can be changed, whether it exists or not, and the output of the
-// command names the rule.
+// TestProtectedRows has a subtest for each protected path on this kernel.
+// Nothing at that path may be changed, whether it exists or not, and the
+// command's output must name the rule.
 func TestProtectedRows(t *testing.T) {
 	requireAll(t)
 	uid := os.Geteuid()
@@ -61,7 +61,7 @@ func TestProtectedRows(t *testing.T) {
 			}
 		}
 	})
-	t.Run("set aside", func(t *testing.T) { // names that cannot be held before they are there
+	t.Run("set aside", func(t *testing.T) { // names that cannot be protected before they exist
 		for _, name := range []string{"new.code-workspace", "NEW.Code-Workspace", ".git/commondir"} {
 			at := newSite(t, s.base, uid)
 			code, said := s.try(t, at, escape{name: name, attempt: "echo x > " + name}, "{}", true)
@@ -75,7 +75,8 @@ func TestProtectedRows(t *testing.T) {
 	})
 }
 
-// checkExplained checks that a denial is explained: the path, the rule, and how to ask.
+// checkExplained checks that the explanation of a denial contains the path, the rule,
+// and how to request access.
 func checkExplained(t *testing.T, at site, p sandboxpolicy.Policy, said, rule string) {
 	t.Helper()
 	rules, err := (sandbox.Request{Policy: p, Workspaces: []string{at.workspace}}).Rules(os.Getenv)
@@ -88,8 +89,8 @@ func checkExplained(t *testing.T, at site, p sandboxpolicy.Policy, said, rule st
 	}
 }
 
-// TestDenialsAreExplained lists each kind of denial, and the rule that is
-// named.
+// TestDenialsAreExplained checks, for each kind of denial, that the right rule
+// is named.
 func TestDenialsAreExplained(t *testing.T) {
 	requireAll(t)
 	uid := os.Geteuid()

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestTheReasonComesLast checks that each failed test is summarized briefly
-// after the counts, without its parent and without passed tests.
+// TestTheReasonComesLast checks that after the counts each failed test has a
+// short summary, without its parent and without passed tests.
 func TestTheReasonComesLast(t *testing.T) {
 	long := strings.Repeat("x", 1000)
 	var in strings.Builder
@@ -95,7 +95,7 @@ func TestFlaky(t *testing.T) {
 func TestGood(t *testing.T) {}
 `
 
-// runIn runs testcount's main loop on real packages of one file each.
+// runIn runs testcount's main loop on real packages that have one file each.
 func runIn(t *testing.T, files map[string]string, flags ...string) (*count, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -158,7 +158,7 @@ func TestFlagsHoldWhenRunAgain(t *testing.T) {
 }
 
 // TestPanicRunsThePackageAgain checks that the whole package is rerun after a
-// panic, which keeps later tests from running.
+// panic, because the panic has prevented later tests from running.
 func TestPanicRunsThePackageAgain(t *testing.T) {
 	body := strings.Replace(flakes, `t.Error("the first time")`, `panic("the first time")`, 1)
 	c, out := runIn(t, map[string]string{"p/p_test.go": body})
@@ -167,8 +167,8 @@ func TestPanicRunsThePackageAgain(t *testing.T) {
 	}
 }
 
-// TestOutputOfUnfinishedTestIsShown checks that the output of tests without a
-// result is shown when their process is killed.
+// TestOutputOfUnfinishedTestIsShown checks that when the test process is
+// killed, the output of unfinished tests is shown.
 func TestOutputOfUnfinishedTestIsShown(t *testing.T) {
 	c, out := runIn(t, map[string]string{
 		"p/p_test.go": "package p\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nfunc TestDies(t *testing.T) {\n\tos.Stdout.WriteString(\"my last words\\n\")\n\tp, _ := os.FindProcess(os.Getpid())\n\tp.Kill()\n\tselect {}\n}\n",

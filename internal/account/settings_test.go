@@ -12,7 +12,7 @@ func TestHistory(t *testing.T) {
 		t.Error("nothing is settled, and something counts")
 	}
 	one, two, three := Settings{DefaultModel: "one"}, Settings{Privacy: true}, Settings{RetentionDays: 3}
-	h = h.With(one, at(2)).With(two, at(4)).With(three, at(3)) // the last one as if the clock had gone back
+	h = h.With(one, at(2)).With(two, at(4)).With(three, at(3)) // the last change is earlier, as if the clock had been set back
 	h, err := ParseHistory(h.String())
 	if err != nil {
 		t.Fatal(err)

@@ -48,8 +48,8 @@ func TestTheFirstAnswerCounts(t *testing.T) {
 	}
 }
 
-// Arguments that a hook has changed are sent to the machine; the conversation
-// keeps the model's arguments.
+// If a hook changes the arguments, the machine gets the changed arguments and
+// the conversation keeps the model's.
 func TestJudgedArgs(t *testing.T) {
 	s := Fold("bc-1", journal(&Created{}, prompt("do"), reply("", "a"), &CallJudged{CallID: "a", Treatment: CallRun, By: "hook", Args: json.RawMessage(`{"command":"ls"}`)}))
 	if got := string(s.Calls[0].Args); got != `{"command":"ls"}` {

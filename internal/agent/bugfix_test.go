@@ -11,7 +11,7 @@ import (
 )
 
 // TestBugfixes folds reports of an agent and of its subagent. A refused report
-// does not count, and a new run begins without reports.
+// must not count, and a new run must begin without reports.
 func TestBugfixes(t *testing.T) {
 	call := func(id, args string) conversation.Message {
 		return conversation.Message{Role: conversation.Assistant, Blocks: []conversation.Block{{Call: &conversation.ToolCall{ID: id, Name: BugfixTool, Args: json.RawMessage(args)}}}}

@@ -44,10 +44,10 @@ func readJournal(t *testing.T, path string) []line {
 }
 
 // TestJournalsOfEarlierVersions decodes and folds every journal that a released
-// version wrote, and checks that nothing is lost. Each release adds files;
-// existing files never change. VERSION-demo.jsonl is a journal of `aloft demo`;
-// VERSION-every.jsonl has every kind of event with every field set (go test
-// -run TestEncodeDecode -journal FILE).
+// version has written, and checks that no data is lost. Each release adds
+// files; existing files never change. VERSION-demo.jsonl is a journal of `aloft
+// demo`. VERSION-every.jsonl contains every kind of event with every field set
+// (go test -run TestEncodeDecode -journal FILE).
 func TestJournalsOfEarlierVersions(t *testing.T) {
 	files, err := filepath.Glob("testdata/journals/*.jsonl")
 	if err != nil || len(files) < 2 {
@@ -88,7 +88,7 @@ func TestJournalsOfEarlierVersions(t *testing.T) {
 	}
 }
 
-// demoFold checks the state folded from a demo's journal of any version.
+// demoFold checks the folded state of a demo's journal of any version.
 func demoFold(t *testing.T, s *State) {
 	t.Helper()
 	if s.Run.Status != Finished || s.Run.Result == "" || s.Next() != NextNothing {
@@ -102,8 +102,8 @@ func demoFold(t *testing.T, s *State) {
 	}
 }
 
-// missing returns the paths of values in was that is lacks or changes. Zero
-// values may be absent.
+// missing returns the paths of values in was that are absent or different in
+// is. Zero values may be absent.
 func missing(path string, was, is any) []string {
 	switch was := was.(type) {
 	case map[string]any:

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// pinned is an event that only this test has. This file is all that knows it.
+// pinned is an event that only this test defines. No other file knows it.
 type pinned struct {
 	Goal string `json:"goal"`
 }
@@ -18,8 +18,8 @@ func (*pinned) housekeeping() {}
 
 func (b *pinned) fold(s *State, _ Event) { s.Judging.Goal = b.Goal }
 
-// TestOneRegistration checks that an event needs its own file only: a
-// registered event is decoded, folded, and listed by Kinds.
+// TestOneRegistration checks that a new event needs only its own file: once
+// registered, it is decoded, folded, and listed by Kinds.
 func TestOneRegistration(t *testing.T) {
 	kind, data, err := Encode(&pinned{Goal: "g"})
 	if err != nil {

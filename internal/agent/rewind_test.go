@@ -31,7 +31,8 @@ func conversationOf(s *State) string {
 	return strings.Join(lines, "\n")
 }
 
-// twoRuns returns a journal of two runs, with turns 1 and 2, and turn 3.
+// twoRuns returns a journal of two runs: the first with turns 1 and 2, the
+// second with turn 3.
 func twoRuns() []Event {
 	return journal(&Created{Name: "n"},
 		prompt("do"), reply("look", "a"), &CallDone{CallID: "a", Text: "seen"}, &Notice{Text: "by the way"}, reply("done"), &RunEnded{Status: Finished},
@@ -112,8 +113,8 @@ func TestRewindRefuses(t *testing.T) {
 	if _, err := RewindTo("bc-1", summarised, 1, ""); !errors.Is(err, ErrCompacted) {
 		t.Error(err)
 	}
-	// A run that failed before its first reply can be retried, without a notice
-	// about turns.
+	// A run that failed before its first reply can be retried. There is no
+	// notice about removed turns.
 	failed := journal(&Created{}, prompt("do"), &RunEnded{Status: Failed})
 	_, s, p := again(t, failed, 0, "run-1", "do")
 	if conversationOf(s) != "user do" || len(p.Events(1)) != 1 || p.Turn != 1 {

@@ -24,8 +24,8 @@ func TestShortageText(t *testing.T) {
 	}
 }
 
-// TestKills checks that State.Kills counts the kills in one boot of the machine,
-// since the kernel's counter begins at 0 with each.
+// TestKills checks that State.Kills counts the kills since the machine's last
+// boot, because the kernel's counter restarts at 0 with each boot.
 func TestKills(t *testing.T) {
 	var events []Event
 	is := func(want int, bodies ...Body) {
@@ -39,7 +39,7 @@ func TestKills(t *testing.T) {
 	}
 	is(0, &MachineMade{MachineID: "m-1"}, &MachineReady{MachineID: "m-1", BootID: "b-1"})
 	is(3, &MachineOutOfMemory{Kills: 1}, &MachineOutOfMemory{Kills: 2})
-	is(3, &MachineLost{MachineID: "m-1"}, &MachineReady{MachineID: "m-1", BootID: "b-1"}) // the same boot: only the connection was lost
+	is(3, &MachineLost{MachineID: "m-1"}, &MachineReady{MachineID: "m-1", BootID: "b-1"}) // the boot is the same: only the connection was lost
 	is(0, &MachineReady{MachineID: "m-1", BootID: "b-2"})
 	is(1, &MachineOutOfMemory{Kills: 1})
 	is(0, &MachineHibernated{MachineID: "m-1", Alive: true}, &MachineWoken{MachineID: "m-1", BootID: "b-2", Alive: true})

@@ -38,7 +38,7 @@ func reply(text string, calls ...string) *TurnReplied {
 	return &TurnReplied{Message: m}
 }
 
-// The list of MCP servers counts as given until a compaction removes it.
+// The list of MCP servers counts as sent until a compaction removes it.
 func TestServers(t *testing.T) {
 	const list = "[MCP servers] none"
 	for keep, want := range map[int]string{0: "", 1: list} {
@@ -53,7 +53,7 @@ func TestServers(t *testing.T) {
 	}
 }
 
-// The server decides again about a call that the machine returned, and sends it
+// If the machine returns a call, the server decides again about it and sends it
 // again.
 func TestCallReturned(t *testing.T) {
 	s := Fold("bc-1", journal(&Created{}, prompt("do"), reply("", "a"),

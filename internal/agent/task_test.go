@@ -48,9 +48,9 @@ func TestWithinIsKept(t *testing.T) {
 	}
 }
 
-// TestSubagentsHaveThreadsOfTheirOwn folds a run with a subagent that is used
-// twice. Its messages are not in the agent's conversation, but its usage
-// counts.
+// TestSubagentsHaveThreadsOfTheirOwn folds a run that uses one subagent twice.
+// The subagent's messages must not be in the agent's conversation, but its
+// usage must count.
 func TestSubagentsHaveThreadsOfTheirOwn(t *testing.T) {
 	in := func(call string, b Body) Body { return &Within{CallID: call, Body: b} }
 	events := lines(
@@ -108,7 +108,8 @@ func TestSubagentsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestRewindTakesSubagentsBack resumes a subagent after a rewind.
+// TestRewindTakesSubagentsBack resumes a subagent after a rewind. The subagent
+// must continue from its state at that turn.
 func TestRewindTakesSubagentsBack(t *testing.T) {
 	events := lines(
 		&RunCreated{Prompt: conversation.Text(conversation.User, "go")},
@@ -136,8 +137,8 @@ func TestRewindTakesSubagentsBack(t *testing.T) {
 	}
 }
 
-// TestApprovalsOfSubagents checks that a subagent's requests are answered like
-// the agent's own.
+// TestApprovalsOfSubagents checks that a subagent's requests can be answered
+// like the agent's own.
 func TestApprovalsOfSubagents(t *testing.T) {
 	s := Fold("bc-1", lines(
 		&RunCreated{Prompt: conversation.Text(conversation.User, "go")},

@@ -25,7 +25,7 @@ func contents(t *testing.T, path string) string {
 	return string(data)
 }
 
-// names are the names in a folder.
+// names returns the names of the entries in a folder.
 func names(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -104,7 +104,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// Readers and writers at once: every read is one writer's contents, whole.
+// Readers and writers run concurrently. Every read must return the complete
+// contents of one write.
 func TestConcurrentWriters(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	if err := WriteUnsynced(path, bytes.Repeat([]byte{'a'}, 1<<16), 0o600); err != nil {
@@ -135,7 +136,7 @@ func TestConcurrentWriters(t *testing.T) {
 	}
 }
 
-// TestMain is also the program that strace watches.
+// TestMain also lets the test binary act as the program that strace watches.
 func TestMain(m *testing.M) {
 	if path := os.Getenv("ATOMICFILE_TEST_WRITE"); path != "" {
 		if err := Write(path, []byte("x"), 0o600); err != nil {
@@ -147,8 +148,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The file is synced before the rename, and the folder after it: a power cut
-// cannot be had in a test, the system calls can.
+// The file must be synced before the rename, and the folder after it. A test
+// cannot cause a power failure, so it checks the system calls.
 func TestOrderOfSyncs(t *testing.T) {
 	strace := need.Command(t, "strace")
 	path := filepath.Join(t.TempDir(), "f")

@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestTranscript shows journals as a pipe and as a terminal get them.
+// TestTranscript compares the output for journals to a pipe and to a terminal.
 func TestTranscript(t *testing.T) {
 	journals, err := filepath.Glob("testdata/transcript/*.ndjson")
 	if err != nil || len(journals) == 0 {

@@ -2,8 +2,8 @@ package client
 
 import "testing"
 
-// TestListStatus checks that a list distinguishes agents that ask, work, have
-// finished and have failed.
+// TestListStatus checks that a list distinguishes agents that wait for an
+// answer, work, have finished and have failed.
 func TestListStatus(t *testing.T) {
 	for _, c := range []struct {
 		a    Agent

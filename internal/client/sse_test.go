@@ -72,8 +72,8 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// FuzzFrames checks that no input makes the parser fail except at its end, and
-// that the sizes of the pieces do not matter.
+// FuzzFrames checks that no input makes the parser fail before its end, and
+// that the result does not depend on how the input is split.
 func FuzzFrames(f *testing.F) {
 	f.Add("id: 7\nevent: assistant\ndata: {\"text\":\"a\"}\n\n")
 	f.Add("data: a\r\n\r\ndata: b\r\rdata\n\n: c")

@@ -21,8 +21,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestFiles parses the files of testdata and compares each result with the
-// section "want" next to it.
+// TestFiles parses the files in testdata and compares each result with the
+// section "want" of the same file.
 func TestFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) < 40 {
@@ -103,9 +103,9 @@ func checkAgainstSchema(t *testing.T, e environment.Environment, findings enviro
 	}
 }
 
-// TestKeysAreThoseOfTheType checks that the table has a key for every field of
-// the type, and that every example parses without findings and changes the
-// environment.
+// TestKeysAreThoseOfTheType checks that the table contains a key for every
+// field of the type, and that every example parses without findings and changes
+// the environment.
 func TestKeysAreThoseOfTheType(t *testing.T) {
 	empty, _ := environment.Parse(environment.Files[0], []byte("{}"))
 	for _, k := range environment.Keys() {
@@ -165,7 +165,7 @@ func TestEncodings(t *testing.T) {
 	}
 }
 
-// TestLineEnds tests all three kinds of line ends, also in comments.
+// TestLineEnds checks all three kinds of line ends, also in comments.
 func TestLineEnds(t *testing.T) {
 	for _, end := range []string{"\n", "\r\n", "\r"} {
 		e, findings := environment.Parse(".cursor/environment.json", []byte("// c"+end+"{"+end+`"install": "make" // d`+end+"}"+end))
@@ -190,8 +190,8 @@ func TestTwoHundredTerminals(t *testing.T) {
 	}
 }
 
-// TestBuildDigest checks that terminals, ports and similar keys do not change
-// the digest, and everything that goes into a build does.
+// TestBuildDigest checks that the digest depends on everything that affects a
+// build, and not on terminals, ports and similar keys.
 func TestBuildDigest(t *testing.T) {
 	parse := func(s string) string {
 		e, f := environment.Parse(environment.Files[0], []byte(s))
@@ -266,9 +266,9 @@ func golden(t *testing.T, file, want string) {
 	}
 }
 
-// FuzzParse checks that every input yields a valid environment that is safe to
-// show in a terminal, and that parsing its canonical form again changes
-// nothing.
+// FuzzParse checks that every input yields a valid environment that can be
+// shown in a terminal safely, and that its canonical form parses to the same
+// environment.
 func FuzzParse(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// TestContain checks that a panic becomes an internal error whose stack is only in
-// the log, and that errors and nil are returned unchanged.
+// TestContain checks that a panic becomes an internal error whose stack appears
+// only in the log, and that errors and nil are returned unchanged.
 func TestContain(t *testing.T) {
 	t.Parallel()
 	want := errors.New("no")

@@ -12,20 +12,21 @@ import (
 	"aloft/internal/gitcmd"
 )
 
-// trap is a repository in which every setting that can name a program for git
-// names one that creates a file with the trap's name.
+// trap is a repository in which every git setting that can name a program names
+// one that creates a file with the trap's name.
 type trap struct {
 	t              *testing.T
 	dir, work, sub string
 	home           string
 }
 
-// touch is a line of shell that says that the named trap was sprung.
+// touch returns a shell command that records that the named trap's program has
+// run.
 func (p *trap) touch(name string) string {
 	return "touch " + filepath.Join(p.dir, "sprung", name)
 }
 
-// sprung are the names of the programs that have run since it was last asked.
+// sprung returns the names of the programs that have run since the last call.
 func (p *trap) sprung() (names []string) {
 	p.t.Helper()
 	entries, err := os.ReadDir(filepath.Join(p.dir, "sprung"))
@@ -80,7 +81,7 @@ func newTrap(t *testing.T) *trap {
 			t.Fatal(err)
 		}
 	}
-	// A submodule whose git directory is in .git/modules.
+	// The submodule's git directory is in .git/modules.
 	lib := filepath.Join(dir, "lib")
 	p.person(dir, "init", "--quiet", "--initial-branch=main", lib)
 	p.write(filepath.Join(lib, "l.trap"), "lib\n")
@@ -128,7 +129,8 @@ func newTrap(t *testing.T) *trap {
 	return p
 }
 
-// commands are those that the server and exec-daemon run on a repository.
+// commands returns the git commands that the server and exec-daemon run on a
+// repository.
 func commands(p *trap) [][]string {
 	return [][]string{
 		{"status", "--porcelain"},
@@ -150,7 +152,7 @@ func commands(p *trap) [][]string {
 }
 
 // TestTrapsWork proves that a person's git runs the traps' programs, so that
-// the tests below can fail.
+// the following tests can fail.
 func TestTrapsWork(t *testing.T) {
 	p := newTrap(t)
 	for _, args := range append(commands(p), []string{"commit-tree", "-S", "-m", "signed", "HEAD^{tree}"}) {
@@ -164,8 +166,8 @@ func TestTrapsWork(t *testing.T) {
 	}
 }
 
-// A stand-in has git work on a repository without its configuration, hooks,
-// filters and submodules.
+// A stand-in lets git work on a repository without the repository's
+// configuration, hooks, filters and submodules.
 func TestStandInRunsNothing(t *testing.T) {
 	p := newTrap(t)
 	r, ok := gitcmd.Find(filepath.Join(p.work, "."))
@@ -187,7 +189,7 @@ func TestStandInRunsNothing(t *testing.T) {
 			t.Errorf("git %v: %v\n%s", args, err, out)
 		}
 	}
-	// It did its work: the commit has the file as it is, unfiltered.
+	// The command did its work: the commit contains the unfiltered file.
 	show := g.Command(t.Context(), "show", "HEAD:a.trap")
 	show.Dir = p.work
 	if out, err := show.Output(); err != nil || string(out) != "two\n" {
@@ -195,9 +197,9 @@ func TestStandInRunsNothing(t *testing.T) {
 	}
 }
 
-// Without a stand-in, git runs a repository's filters, as documented, but no
-// hook, monitor, pager, helper or signing program of the repository or of the
-// user.
+// Without a stand-in, git runs a repository's filters, as documented. It runs
+// no hook, monitor, pager, helper or signing program that the repository or the
+// user has configured.
 func TestCommandRunsNoHook(t *testing.T) {
 	p := newTrap(t)
 	t.Setenv("HOME", p.home)
@@ -210,7 +212,7 @@ func TestCommandRunsNoHook(t *testing.T) {
 	for _, args := range [][]string{{"commit", "--quiet", "--allow-empty", "--message=two"}, {"ls-files"}, {"log"}, {"branch", "x"}, {"ls-remote", "http://127.0.0.1:1/r.git"}} {
 		cmd := g.Command(t.Context(), args...)
 		cmd.Dir = p.work
-		_ = cmd.Run() // some fail, which is not the point
+		_ = cmd.Run() // some commands fail, which does not matter here
 		for _, name := range p.sprung() {
 			if !filter.MatchString(name) {
 				t.Errorf("git %v ran %s", args, name)
@@ -219,11 +221,11 @@ func TestCommandRunsNoHook(t *testing.T) {
 	}
 }
 
-// filter is a program that only a stand-in prevents git from running.
+// filter matches the programs that only a stand-in prevents git from running.
 var filter = regexp.MustCompile("(clean|smudge|process)$")
 
-// A bare repository that lies in a working tree does not become the repository
-// of a command, so that its configuration has no effect.
+// A command in a working tree must not use a bare repository that is a folder
+// of that tree, so that the bare repository's configuration has no effect.
 func TestBareRepositoryInAWorkTree(t *testing.T) {
 	p := newTrap(t)
 	bare := filepath.Join(p.work, "docs")
@@ -241,7 +243,7 @@ func TestBareRepositoryInAWorkTree(t *testing.T) {
 	}
 }
 
-// A value cannot leave its line of a file of configuration.
+// A quoted value cannot contain a second line of a configuration file.
 func TestQuote(t *testing.T) {
 	for _, value := range []string{"plain", "a b", `a"b`, `a\b`, "a\n[core]\n\tfsmonitor = true", "#no comment", ";none", ` "`, "\t"} {
 		file := filepath.Join(t.TempDir(), "config")
@@ -255,8 +257,8 @@ func TestQuote(t *testing.T) {
 	}
 }
 
-// Files that name a git directory are read as git reads them, but only if they
-// are regular files.
+// Files that name a git directory are parsed as git parses them, but only if
+// they are regular files.
 func TestOpen(t *testing.T) {
 	p := newTrap(t)
 	p.person(p.work, "worktree", "add", "--quiet", "--no-checkout", filepath.Join(p.dir, "linked"))

@@ -15,8 +15,9 @@ import (
 	"time"
 )
 
-// TestMain makes this program a holder if HOLD names a file: it locks the file,
-// says so, and obeys the lines of its standard input until they end.
+// TestMain makes the test binary a holder if the variable HOLD names a file.
+// The holder locks the file, prints a line, and executes the commands on its
+// standard input.
 func TestMain(m *testing.M) {
 	path := os.Getenv("HOLD")
 	if path == "" {
@@ -72,7 +73,7 @@ func (h *holder) says(t *testing.T, want string) {
 	}
 }
 
-// remove lets the holder remove the file, which it keeps locked.
+// remove makes the holder remove the file. The holder keeps its lock on it.
 func (h *holder) remove(t *testing.T) {
 	t.Helper()
 	if _, err := io.WriteString(h.in, "\n"); err != nil {
@@ -81,7 +82,7 @@ func (h *holder) remove(t *testing.T) {
 	h.says(t, "removed <nil>\n")
 }
 
-// kill ends the holder without a chance to unlock.
+// kill kills the holder, which cannot unlock the file itself.
 func (h *holder) kill() {
 	_ = h.cmd.Process.Kill()
 	_ = h.cmd.Wait()
@@ -118,7 +119,7 @@ func TestExclusive(t *testing.T) {
 	}
 }
 
-// TestWait ends a wait by its context, and by the death of the holder.
+// TestWait ends one wait with its context, and another with the holder's death.
 func TestWait(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	f := create(t, path)
@@ -165,7 +166,7 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// TestUnlock unlocks a file that a child has inherited.
+// TestUnlock unlocks a file whose descriptor a child has inherited.
 func TestUnlock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	f, next := create(t, path), create(t, path)
@@ -190,8 +191,9 @@ func TestUnlock(t *testing.T) {
 	}
 }
 
-// TestCreate waits for a holder that removes the file before it ends: the lock
-// must be on the new file, where the next process finds it.
+// TestCreate waits for a holder that removes the file before it ends. The
+// waiter must then lock the new file, where the next process looks for the
+// lock.
 func TestCreate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	create(t, path)
@@ -206,7 +208,7 @@ func TestCreate(t *testing.T) {
 		err error
 	}
 	done := make(chan result, 1)
-	// The waiter must have the first file open before the holder removes it.
+	// The waiter must have opened the first file before the holder removes it.
 	opened := openFiles(t, path)
 	go func() {
 		f, err := Create(t.Context(), path)
@@ -240,7 +242,7 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// openFiles counts this process's descriptors of a file.
+// openFiles counts this process's open file descriptors of a file.
 func openFiles(t *testing.T, path string) int {
 	t.Helper()
 	all, err := filepath.Glob("/proc/self/fd/*")

@@ -11,7 +11,7 @@ import (
 	"aloft/internal/environment"
 )
 
-// describe is what a merge came to, one server to a line.
+// describe formats the result of a merge, one server per line.
 func describe(kept []Server, out []LeftOut) string {
 	var b strings.Builder
 	for _, s := range kept {
@@ -79,7 +79,7 @@ func TestMerge(t *testing.T) {
 			if diff := cmp.Diff(c.want, describe(Merge(c.env, c.servers...))); diff != "" {
 				t.Error(diff)
 			}
-			// The order in which the sources come in makes no difference.
+			// The order of the sources does not matter.
 			slices.Reverse(c.servers)
 			if kept, out := Merge(c.env, c.servers...); len(kept)+len(out) != len(c.servers) {
 				t.Errorf("%d kept and %d left out of %d", len(kept), len(out), len(c.servers))
@@ -96,13 +96,13 @@ func none(names ...string) string {
 	return b.String()
 }
 
-// A restriction that cannot be read allows nothing, rather than everything.
+// A restriction that cannot be parsed allows nothing.
 func TestRestrictionsThatCannotBeRead(t *testing.T) {
 	s := Server{Name: "s", Command: "x", Source: Team}
 	for _, wrong := range []string{`"x"`, `5`, `true`, `{"command":"x"}`, `""`, `[["x"]]`} {
 		for _, file := range []string{`{"mcpServerAllowlist":` + wrong, `{"mcpServerAllowlist":[{"command":"x"}],"mcpServerAllowlist":` + wrong, `{"disableAllMcpServers":` + wrong} {
 			if file == `{"disableAllMcpServers":true` {
-				continue // that can be read
+				continue // a restriction that can be parsed
 			}
 			e, findings := environment.Parse(environment.Files[0], []byte(file+"}"))
 			if kept, _ := Merge(e, s); len(kept) != 0 || findings.Worst() != environment.Error {
@@ -120,7 +120,7 @@ func TestRestrictionsThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// What an environment says can only take away.
+// An environment can only remove servers and tools, not add them.
 func TestAnEnvironmentOnlyNarrows(t *testing.T) {
 	var servers []Server
 	for i := range MaxServers + 5 {
@@ -182,7 +182,7 @@ func TestExpand(t *testing.T) {
 	}
 }
 
-// No verb prints a server's secrets.
+// No formatting verb prints a server's secrets.
 func TestServersPrintNoSecrets(t *testing.T) {
 	s := Server{Name: "s", Command: "x", Env: map[string]string{"A": "hunter2"}, Headers: map[string]string{"B": "hunter2"}, Auth: &Auth{ClientSecret: "hunter2"}}
 	if text := fmt.Sprintf("%v %+v %#v %s %q %v", s, s, s, s, s, s.LogValue()); strings.Contains(text, "hunter2") {

@@ -15,8 +15,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestParse reads each file of testdata: the first section is an mcp.json, want
-// holds what is wrong with it and then the servers.
+// TestParse parses each file in testdata. The first section is an mcp.json. The
+// section want contains the findings and then the servers.
 func TestParse(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) < 8 {
@@ -57,7 +57,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// What a file holds is shown nowhere but as keys: values may be secrets.
+// Findings contain only keys of a file, because values may be secrets.
 func TestFindingsHoldNoValues(t *testing.T) {
 	for _, file := range []string{
 		`{"mcpServers": {"a": {"command": "x", "env": {"TOKEN": ["hunter2"]}}}}`,

@@ -26,10 +26,10 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
-// server is a Client that notes what is asked of it.
+// server is a Client that records its calls.
 type server struct {
 	asked  []string
-	beyond []client.Agent // that only a search finds
+	beyond []client.Agent // agents that only a search finds
 	err    error
 }
 
@@ -38,8 +38,8 @@ func (s *server) note(words ...string) error {
 	return s.err
 }
 
-// FindAgents searches and orders as a server does; agents of beyond are on no page
-// that a list without a search gets to.
+// FindAgents filters and orders agents as a server does. The agents in beyond
+// are on no page that a list without a search reaches.
 func (s *server) FindAgents(_ context.Context, _ int, _ string, f client.AgentFilter) (client.AgentPage, error) {
 	all := agents()
 	if f.Search != "" {
@@ -131,7 +131,7 @@ func journal() []client.Event {
 	return out
 }
 
-// panel is a model that a test types into.
+// panelTest is a panel into which a test types.
 type panelTest struct {
 	*Model
 	t      *testing.T
@@ -157,7 +157,7 @@ var named = map[string]rune{
 	"home": tea.KeyHome, "left": tea.KeyLeft, "backspace": tea.KeyBackspace, "pgup": tea.KeyPgUp,
 }
 
-// press presses keys, and runs the last one's command if it is an act.
+// press presses keys, and runs the last key's command if it is an action.
 func (p *panelTest) press(keys ...string) tea.Cmd {
 	p.t.Helper()
 	var cmd tea.Cmd
@@ -171,8 +171,9 @@ func (p *panelTest) press(keys ...string) tea.Cmd {
 	return cmd
 }
 
-// TestAsksFirst has an old agent that asks above newer ones that have failed, and
-// counts the two apart.
+// TestAsksFirst uses an old agent that waits for an answer and newer agents
+// that have failed. The old agent must come first, and the two kinds must be
+// counted separately.
 func TestAsksFirst(t *testing.T) {
 	p := newPanel(t)
 	p.Update(tea.WindowSizeMsg{Width: 100, Height: 24})
@@ -186,7 +187,8 @@ func TestAsksFirst(t *testing.T) {
 	}
 }
 
-// TestSearchOfAll finds an agent that is not among those that the panel lists.
+// TestSearchOfAll checks that a search finds an agent that the panel does not
+// list.
 func TestSearchOfAll(t *testing.T) {
 	p := newPanel(t)
 	p.server.beyond = []client.Agent{{ID: "bc-9", Name: "Old importer", Status: "ACTIVE", RunStatus: "FINISHED", CreatedAt: noon.AddDate(-1, 0, 0)}}
@@ -201,7 +203,7 @@ func TestSearchOfAll(t *testing.T) {
 	}
 }
 
-// does runs a command and takes in what it reports.
+// does runs a command and passes its message to the panel.
 func (p *panelTest) does(cmd tea.Cmd) {
 	p.t.Helper()
 	if cmd == nil {
@@ -218,7 +220,7 @@ func (p *panelTest) screen() string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// TestScreens holds each screen, after what led to it, to a file.
+// TestScreens compares each screen with a file.
 func TestScreens(t *testing.T) {
 	for name, lead := range map[string]func(p *panelTest){
 		"search":        func(p *panelTest) { p.loaded().press("/", "r", "u", "n", "n", "e", "r", " ", "w", "o", "r", "k") },
@@ -281,7 +283,8 @@ func TestScreens(t *testing.T) {
 	}
 }
 
-// fits wants no line wider than the screen, and no more lines than it has.
+// fits fails unless every line fits the screen's width, and all lines fit its
+// height.
 func fits(t *testing.T, p *panelTest) {
 	t.Helper()
 	lines := p.Lines()
@@ -311,8 +314,8 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
-// TestKeysAskTheServer presses keys and wants what the server is asked. The list
-// stands on bc-2, which asks; then come bc-4, bc-1, bc-5, bc-3.
+// TestKeysAskTheServer checks the requests that keys cause. The list has bc-2
+// selected, which waits for an answer. Below are bc-4, bc-1, bc-5 and bc-3.
 func TestKeysAskTheServer(t *testing.T) {
 	for _, c := range []struct {
 		keys string
@@ -359,8 +362,8 @@ func TestKeysAskTheServer(t *testing.T) {
 	}
 }
 
-// The text of a follow-up is kept after Esc and after an error of the server. Sending it
-// again uses the same idempotency key.
+// The text of a follow-up is kept after Esc and after a server error. A second attempt
+// uses the same idempotency key.
 func TestFollowUpIsKeptUntilItIsSent(t *testing.T) {
 	p := newPanel(t).loaded()
 	p.press("down", "f", "h", "i", "esc")
@@ -383,7 +386,7 @@ func TestFollowUpIsKeptUntilItIsSent(t *testing.T) {
 	}
 }
 
-// While an agent works, what is written waits for it at the server.
+// While an agent works, a follow-up is queued at the server.
 func TestFollowUpIsQueued(t *testing.T) {
 	p := newPanel(t).loaded()
 	p.does(p.press("f", "h", "i", "enter"))
@@ -392,8 +395,9 @@ func TestFollowUpIsQueued(t *testing.T) {
 	}
 }
 
-// A new agent is on the repository of the one that the list stands on, its words
-// are kept until it is there, a second try is the same, and then it is opened.
+// A new agent works on the selected agent's repository. Its prompt is kept
+// until the agent exists, a second attempt sends the same request, and then the
+// agent is opened.
 func TestNewAgent(t *testing.T) {
 	p := newPanel(t).loaded()
 	p.press("G", "n", "enter", "d", "o", "esc")
@@ -424,7 +428,7 @@ func TestNewAgent(t *testing.T) {
 	}
 }
 
-// Who allows something has to have had all of it on the screen.
+// A person can allow a request only after the whole request was on the screen.
 func TestLongQuestionIsReadToItsEnd(t *testing.T) {
 	p := newPanel(t).loaded()
 	p.questions[0].Subject = strings.Repeat("echo\n", 100) + "rm -rf /"
@@ -438,8 +442,8 @@ func TestLongQuestionIsReadToItsEnd(t *testing.T) {
 	}
 }
 
-// A question that somebody else answered goes from the screen, so that no key is
-// taken for an answer to the next.
+// If somebody else answers a request, it disappears, so that a key cannot
+// answer the next request.
 func TestAnsweredQuestionGoes(t *testing.T) {
 	p := newPanel(t).loaded()
 	p.press("a")
@@ -449,7 +453,8 @@ func TestAnsweredQuestionGoes(t *testing.T) {
 	}
 }
 
-// The conversation stays at the newest until a person scrolls, and then where it is.
+// The conversation stays at its end until a person scrolls. Then it stays where it
+// is.
 func TestConversationScrolls(t *testing.T) {
 	p := newPanel(t).loaded()
 	p.press("enter")
@@ -478,7 +483,8 @@ func TestConversationScrolls(t *testing.T) {
 	fits(t, p)
 }
 
-// Events of an agent that was left are no other's.
+// Events of an agent that was closed do not appear in another agent's
+// conversation.
 func TestLateEventsAreDropped(t *testing.T) {
 	p := newPanel(t).loaded()
 	p.press("enter")
@@ -490,8 +496,8 @@ func TestLateEventsAreDropped(t *testing.T) {
 	}
 }
 
-// FuzzScreen wants nothing that a terminal obeys, whatever agents are called,
-// say, ask and change, at any size.
+// FuzzScreen checks that the screen contains no control sequences, whatever
+// names, messages, requests and changes agents have, at any size.
 func FuzzScreen(f *testing.F) {
 	f.Add("\x1b]0;evil\x07name", "\x1b[31mtext\r\n\u202e", 80, 24)
 	f.Add("日本語\u0301", "\tx\u200d👩‍👩‍👧", 31, 9)

@@ -47,7 +47,7 @@ func TestCheck(t *testing.T) {
 		path        string
 		first, last int
 		old         bool
-		want        string // in the error; "" for none
+		want        string // part of the error; "" for none
 	}{
 		"All":        {path: "list.go", first: 10, last: 13},
 		"Outside":    {path: "list.go", first: 14, last: 14, want: "which has the lines 10-13"},

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Values that the tests draw from.
+// Values from which the tests draw.
 var (
 	drawDomain = rapid.SampledFrom([]string{"a.test", "b.a.test", "c.b.a.test", "x.test", "test", "packages.npmjs.org"})
 	drawAddr   = rapid.SampledFrom([]string{"8.8.8.8", "8.8.4.4", "127.0.0.1", "10.0.0.1", "::1", "2606:2800::1", "::ffff:8.8.8.8"})
@@ -25,8 +25,8 @@ var (
 	})
 )
 
-// TestNarrowIsBoth draws chains of policies and queries, and compares each
-// chain with its parts.
+// TestNarrowIsBoth draws chains of policies and queries. A chain must allow
+// exactly what all its parts allow.
 func TestNarrowIsBoth(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -46,7 +46,7 @@ func TestNarrowIsBoth(t *testing.T) {
 			child.Open = parent.Open
 			parts = append(parts, child)
 		}
-		// Serialized, as the egress process gets it.
+		// Serialize the chain, as for the egress process.
 		data, err := json.Marshal(chain)
 		if err != nil {
 			t.Fatal(err)

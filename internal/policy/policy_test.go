@@ -117,8 +117,8 @@ func TestCompileRefuses(t *testing.T) {
 	}
 }
 
-// TestMoreRestrictionNeverAllowsMore draws policies and queries, adds a
-// restriction, and compares.
+// TestMoreRestrictionNeverAllowsMore draws policies and queries, and adds a
+// restriction. The result must not allow more.
 func TestMoreRestrictionNeverAllowsMore(t *testing.T) {
 	t.Parallel()
 	domain := rapid.SampledFrom([]string{"a.test", "b.a.test", "c.b.a.test", "x.test", "test"})

@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// The tables of this file are those about hosts in docs/reference/run-modes.md,
-// with a test named after each row.
+// The tables in this file correspond to those about hosts in
+// docs/reference/run-modes.md. Each row has a test of its name.
 
-// TestAlwaysBlocked checks that no allow list opens addresses of the host, its
-// networks or its cloud.
+// TestAlwaysBlocked checks that no allow list permits addresses of the host,
+// its networks or its cloud.
 func TestAlwaysBlocked(t *testing.T) {
 	for name, addrs := range map[string][]string{
 		"RFC 1918":        {"10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1", "::ffff:10.0.0.1"},
@@ -34,7 +34,7 @@ func TestAlwaysBlocked(t *testing.T) {
 	}
 }
 
-// TestDomains is the table of what an entry of a list means.
+// TestDomains checks the meaning of each form of entry in a list.
 func TestDomains(t *testing.T) {
 	for _, c := range []struct {
 		name        string

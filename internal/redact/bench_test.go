@@ -10,12 +10,13 @@ import (
 )
 
 // BenchmarkStream measures text without secrets in pieces of 32 KiB: source
-// code, base64, and a worst case that almost contains a secret everywhere.
+// code, base64, and a worst case in which every position almost begins a
+// secret.
 func BenchmarkStream(b *testing.B) {
 	noise := make([]byte, 192<<10)
 	_, _ = rand.Read(noise) // never fails: crypto/rand crashes the process instead
 	code := strings.Repeat("func (s *Stream) Next(piece []byte) []byte {\n\tif s.empty { return piece } // nothing to look for\n", 3000)
-	b.Run("OneByIndex", func(b *testing.B) { // the cost of searching for one value
+	b.Run("OneByIndex", func(b *testing.B) { // the baseline is a search for one value
 		b.SetBytes(int64(len(code)))
 		in, value := []byte(code), []byte("ghp_"+rand.Text())
 		for b.Loop() {

@@ -34,7 +34,7 @@ func TestIdleGivesOutNoSecret(t *testing.T) {
 			t.Run(name+form, func(t *testing.T) {
 				s := New(secrets).Stream()
 				var out strings.Builder
-				for _, c := range []byte("is " + text + " it") { // as slowly as possible
+				for _, c := range []byte("is " + text + " it") { // one byte at a time
 					out.Write(s.Next([]byte{c}))
 					out.Write(s.Idle())
 				}
@@ -47,12 +47,12 @@ func TestIdleGivesOutNoSecret(t *testing.T) {
 	}
 }
 
-// TestIdleAnywhere calls Idle at every point. Of a secret, at most a part too
-// short to be a secret may be shown, and a text without secrets must be
+// TestIdleAnywhere calls Idle at every point. At most a part of a secret that
+// is too short to count as a secret may be output. Text without secrets must be
 // unchanged.
 func TestIdleAnywhere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		alphabet := rapid.SampledFrom([]rune("ab\n")) // almost a secret everywhere
+		alphabet := rapid.SampledFrom([]rune("ab\n")) // every position almost begins a secret
 		secret := rapid.StringOfN(rapid.SampledFrom([]rune("ab")), MinLength, 20, -1).Draw(t, "secret")
 		text := rapid.StringOf(alphabet).Draw(t, "before") + secret + rapid.StringOf(alphabet).Draw(t, "after")
 		if rapid.Bool().Draw(t, "without") {

@@ -166,8 +166,8 @@ func TestWriter(t *testing.T) {
 	}
 }
 
-// TestHoldsBackLittle checks that a repeating secret holds back no more text
-// than a short one.
+// TestHoldsBackLittle checks that a repetitive secret delays no more text than
+// a short secret.
 func TestHoldsBackLittle(t *testing.T) {
 	r := New(map[string]string{"A": "aaaaaaaaaaaa", "T": token})
 	s := r.Stream()
@@ -183,8 +183,8 @@ func TestHoldsBackLittle(t *testing.T) {
 	}
 }
 
-// TestGivesOutWhatIsNone checks that a prefix of a secret is passed on as soon
-// as the text turns out not to be one.
+// TestGivesOutWhatIsNone checks that a prefix of a secret is output as soon as
+// the text turns out not to be that secret.
 func TestGivesOutWhatIsNone(t *testing.T) {
 	s := New(map[string]string{"T": token}).Stream()
 	if got := string(s.Next([]byte("say " + token[:30]))); got != "say " {
@@ -195,7 +195,7 @@ func TestGivesOutWhatIsNone(t *testing.T) {
 	}
 }
 
-// naive is a slow and simple implementation.
+// naive is a slow and simple implementation for comparison.
 func naive(patterns []string, text string) string {
 	covered := make([]int, len(text)+1) // 1: the span continues from the previous byte
 	in := make([]bool, len(text))
@@ -292,7 +292,8 @@ func TestAnySecretAnyTextAnyPieces(t *testing.T) {
 		if found := r.Contains([]byte(in)); found != (got != in) {
 			t.Fatalf("found: %v, but %q became %q", found, in, got)
 		}
-		// Without line breaks, the result must equal the naive one.
+		// Without line breaks, the result must equal the naive
+		// implementation's.
 		if !strings.ContainsAny(in, "\r\n") {
 			if want := naive(allPatterns(r), in); got != want {
 				t.Fatalf("%q became %q, want %q", in, got, want)

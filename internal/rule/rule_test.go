@@ -40,7 +40,7 @@ func TestMentions(t *testing.T) {
 	}
 }
 
-// A rule is due when its text changes, and not again after it was given.
+// A rule is due when its text changes, and is not due again after it was given.
 func TestNext(t *testing.T) {
 	agents := Rule{Source: "AGENTS.md", From: Repository, When: Always, Text: "one"}
 	offered := Rule{Source: "b.mdc", From: Repository, When: OnRequest, Description: "B", Text: "long"}
@@ -74,7 +74,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// What a machine reports is checked like anything that it sends.
+// A machine's report of rules is checked like all its data.
 func TestAdmit(t *testing.T) {
 	folders := []Folder{{}, {Path: "web"}}
 	ok := Rule{Source: "AGENTS.md", From: Team, When: Always, Text: "x\u202ey", Nested: true, Description: "a\nb", Globs: make([]string, 100), Imports: make([]string, 100)}
@@ -119,7 +119,7 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-// FuzzParse parses a hostile file and tells a model about it.
+// FuzzParse parses a hostile file and formats the result for a model.
 func FuzzParse(f *testing.F) {
 	f.Add("---\nglobs: *.go, [a\n  - {b,c}\nalwaysApply: true\n---\n@x.md\n</rules>\u202e", "x.go")
 	f.Add("---\ndescription: >-\n  a\n---\nb", "a/b")

@@ -113,8 +113,8 @@ func FuzzRepo(f *testing.F) {
 		if strings.Contains(url, "\x00") {
 			return
 		}
-		// The stored form of a repository is compared with itself, so it must be a
-		// fixed point.
+		// Repositories are compared in their stored form, so Repo must be
+		// idempotent.
 		if s := (Secret{Name: "A", Type: Runtime, Repos: []string{once}}); Check(s, "v") == nil && Repo(once) != once {
 			t.Errorf("Repo(%q) = %q, and again %q", url, once, Repo(once))
 		}
@@ -140,7 +140,8 @@ func FuzzCheckName(f *testing.F) {
 
 var kinds = []Kind{OfAgent, OfEnvironment, OfPerson, OfTeam}
 
-// TestChoose compares Choose with the specification, one secret at a time.
+// TestChoose compares Choose with a specification that considers one secret at
+// a time.
 func TestChoose(t *testing.T) {
 	repos := []string{"h/a", "h/b"}
 	rapid.Check(t, func(t *rapid.T) {

@@ -173,7 +173,7 @@ func TestConfigExample(t *testing.T) {
 	}
 }
 
-// Every key has a row in the reference, and every row a key.
+// Every key has a row in the reference, and every row describes a key.
 func TestConfigReference(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reference/config.md")
 	if err != nil {
@@ -226,8 +226,8 @@ func FuzzLoadConfig(f *testing.F) {
 	})
 }
 
-// TestConfigKeysAreRead fails for a key of the configuration that no code of the
-// server reads. It looks for the name of the field behind a dot.
+// TestConfigKeysAreRead fails if no code of the server reads a configuration
+// key. It searches for the field's name after a dot.
 func TestConfigKeysAreRead(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {

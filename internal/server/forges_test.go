@@ -24,7 +24,7 @@ import (
 	"aloft/internal/server/gitserver"
 )
 
-// A configured GitHub App creates the tokens for pull requests and for git.
+// The configured GitHub App creates the tokens for pull requests and for git.
 func TestGitHubAppOfTheConfiguration(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -78,7 +78,7 @@ func TestGitHubAppOfTheConfiguration(t *testing.T) {
 	}
 }
 
-// The doctor asks each host about its token.
+// The doctor command checks each host's token.
 func TestProbeForges(t *testing.T) {
 	answers := func(s *forgetest.Server, statuses ...int) *forgetest.Server {
 		for _, status := range statuses {
@@ -119,8 +119,9 @@ func TestProbeForges(t *testing.T) {
 	}
 }
 
-// The catalog lists the repositories that the configured credentials can see.
-// If a host is down, that is logged, and the others are still listed.
+// The catalog lists the repositories that the configured credentials can
+// access. If a host is down, the server logs that and still lists the other
+// hosts' repositories.
 func TestCatalogOfTheConfiguration(t *testing.T) {
 	gitea, gitlab, down := forgetest.NewGitea(t), forgetest.NewGitLab(t), forgetest.NewGitHub(t)
 	for n := range 5 {

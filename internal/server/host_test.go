@@ -24,7 +24,7 @@ func (oneLayer) Size(context.Context, string) (int64, error)               { ret
 func (oneLayer) Needs() ([]layer.Need, error)                              { return nil, nil }
 func (oneLayer) DiskUsage(context.Context, string) (b, i int64, err error) { return 0, 0, nil }
 
-// TestAllow checks which machines a server may have that somebody has taken over.
+// TestAllow checks which machines a compromised server may create.
 func TestAllow(t *testing.T) {
 	c := machineConfig{Image: "rootfs:/srv/image", MemoryBytes: 1 << 30, CPUs: 2, PIDs: 100}
 	within := c.limits()

@@ -16,8 +16,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// TestBlame checks that the reason for stopping a machine names what the owner
-// uses in total, and keeps its code and cause.
+// TestBlame checks that the reason for stopping a machine contains the owner's
+// total usage, and keeps its code and cause.
 func TestBlame(t *testing.T) {
 	quiet := slog.New(slog.DiscardHandler)
 	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "aloft.db"), quiet)

@@ -40,7 +40,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// A configuration written by a Windows editor, with a byte order mark and CRLF,
+// A configuration file from a Windows editor, with a byte order mark and CRLF,
 // is accepted.
 func TestConfigOfWindows(t *testing.T) {
 	file := t.TempDir() + "/aloft.yaml"
@@ -68,7 +68,7 @@ func TestFoldersOfRepositories(t *testing.T) {
 	}
 }
 
-// noEnv is an environment with a home and nothing else.
+// noEnv is an environment that contains only a home folder.
 func noEnv(name string) string {
 	return map[string]string{"HOME": "/nowhere", "ALOFT_DATA": "/var/lib/aloft"}[name]
 }

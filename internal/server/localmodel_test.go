@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A program at the port of a local model server leads the server to an address that
-// the program itself may not reach.
+// A program that listens on a local model server's port redirects the server to
+// an address that the program itself may not reach. The server must not follow.
 func TestLocalModelFollowsNoRedirect(t *testing.T) {
 	reached := false
 	inner := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -38,10 +38,10 @@ func TestParamsOfConfiguration(t *testing.T) {
 	}
 }
 
-// Model parameters set by the configuration or by a request are sent to the
-// provider, and are reported by the API.
+// Model parameters in the configuration or in a request are sent to the
+// provider and reported by the API.
 func TestParamsAreSent(t *testing.T) {
-	const id = "test-model-1" // the only model of the test servers
+	const id = "test-model-1" // the test servers' only model
 	for _, c := range []struct {
 		name, config, ref string
 		window            int
@@ -105,10 +105,10 @@ func TestParamsAreSent(t *testing.T) {
 	}
 }
 
-// Claude's thinking is on unless it is turned off, with the options that each
-// model needs.
+// Claude's thinking is enabled by default, with the options that each model
+// needs.
 func TestClaudeThinks(t *testing.T) {
-	for name, want := range map[string][2]int{ // with true and with false
+	for name, want := range map[string][2]int{ // budgets with thinking enabled and disabled
 		"claude-sonnet-4-5": {defaultThinkingBudget, 0},
 		"claude-opus-4-6":   {anthropic.Adaptive, 0},
 		"claude-opus-5":     {anthropic.Adaptive, anthropic.Disabled},
@@ -125,7 +125,8 @@ func TestClaudeThinks(t *testing.T) {
 	}
 }
 
-// A model may no longer support a parameter that an agent was created with.
+// An agent may have been created with a parameter that its model no longer
+// supports.
 func TestParamThatIsNoLongerOffered(t *testing.T) {
 	config, err := load(t, "models:\n  - {id: m, provider: openai, name: gpt-5, api_key: x}\n")
 	if err != nil {

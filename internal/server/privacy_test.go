@@ -59,11 +59,10 @@ import (
 	"aloft/internal/tool"
 )
 
-// marks are words that stand for data which privacy mode keeps on the server.
+// marks are words that stand for data that privacy mode keeps on the server.
 var marks = map[string]string{"prompt": "markprompt", "summary": "marksummary", "path": "markpath", "code": "markcode"}
 
-// tellsNothing lists the channels that never contain data of a run, in any
-// mode.
+// tellsNothing lists the channels that contain no data of a run in any mode.
 var tellsNothing = []string{"telemetry"}
 
 // An emitter is a server without machines that records everything it sends.
@@ -116,7 +115,7 @@ func newEmitter(t *testing.T, private bool) *emitter {
 	e.logger = slog.New(e.sent.Handler(slog.DiscardHandler))
 	e.observer, err = observe.New(observe.Config{Journal: e.store, Agents: e.store, Telemetry: e.sent, Privacy: (&team.Policy{Store: e.store}).Private, Logger: e.logger})
 	must(err)
-	t.Cleanup(func() { // before the store: its metrics count open runs every few seconds
+	t.Cleanup(func() { // close the observer before the store: its metrics count open runs every few seconds
 		_ = errors.Join(e.observer.Close(context.WithoutCancel(ctx)), e.sent.Shutdown(context.WithoutCancel(ctx)))
 	})
 	keeper, err := safe.OpenKeeper(ctx, safe.LocalKeeper, filepath.Join(dir, "secret.key"))
@@ -166,12 +165,12 @@ func newEmitter(t *testing.T, private bool) *emitter {
 	return e
 }
 
-// idle is a scheduler that leaves the work to the test.
+// idle is a scheduler that does nothing, so that the test does the work.
 type idle struct{ rest.Work }
 
 func (idle) Wake(string) {}
 
-// settle sets privacy mode from now on.
+// settle changes privacy mode for the following runs.
 func (e *emitter) settle(private bool) {
 	e.t.Helper()
 	h, err := store.Settings(e.t.Context(), e.store)
@@ -203,8 +202,8 @@ func (e *emitter) call(method, path, body string) string {
 	return string(data)
 }
 
-// begin creates an agent whose prompt, model and machine output contain all
-// marks.
+// begin creates an agent. The marks are in its prompt, its model's replies and
+// its machine's output.
 func (e *emitter) begin() (agentID string) {
 	e.t.Helper()
 	var made struct{ Agent struct{ ID string } }
@@ -216,7 +215,7 @@ func (e *emitter) begin() (agentID string) {
 	return made.Agent.ID
 }
 
-// work works on the agent's run as the scheduler would, and sends its webhooks.
+// work performs the agent's run as the scheduler would, and sends its webhooks.
 func (e *emitter) work(agentID string) {
 	e.t.Helper()
 	said := marks["summary"] + " in " + marks["path"] + ".go: " + marks["code"]
@@ -277,7 +276,7 @@ func (e *emitter) work(agentID string) {
 	}
 }
 
-// ways returns all channels out of the server, with what was sent there.
+// ways returns the text that was sent on each channel out of the server.
 func (e *emitter) ways(agentID string) map[string]string {
 	e.t.Helper()
 	pulls, err := e.forge.Find(e.t.Context(), e.repo, e.branch)
@@ -319,7 +318,7 @@ func (s *script) Stream(context.Context, model.Request) iter.Seq2[model.Event, e
 	}
 }
 
-// recording is a machine in which there is always something to commit.
+// recording is a machine that always has changes to commit.
 type recording struct {
 	remote.Machine // methods that this test does not use
 	e              *emitter
@@ -358,8 +357,8 @@ func (r recording) Push(_ context.Context, _ int, branch string, _ bool) (remote
 	return remote.Delivered{Commit: strings.Repeat("c", 40), Note: "the pre-push hook said " + marks["path"] + ": " + marks["code"]}, nil
 }
 
-// Check is the first of the methods of a fake git gateway whose repository has
-// commits of the agent that contain all marks.
+// Check is the first method of a fake git gateway. Its repository contains the
+// agent's commits, which contain all marks.
 func (e *emitter) Check(context.Context, string, string) (gateway.RefInfo, error) {
 	return gateway.RefInfo{DefaultBranch: "main", Branch: "main", Branches: map[string]string{"main": strings.Repeat("a", 40), e.branch: strings.Repeat("c", 40)}}, nil
 }
@@ -391,9 +390,10 @@ func marksIn(text string) (out []string) {
 	return out
 }
 
-// TestPrivacy checks every channel out of the server. In privacy mode none
-// contains anything of a prompt, a summary, a path or code. Without it each
-// does; otherwise the test would look in the wrong place.
+// TestPrivacy checks every channel out of the server. In privacy mode no
+// channel may contain any part of a prompt, a summary, a path or code. Without
+// privacy mode each channel must contain some, which proves that the test
+// checks the right data.
 func TestPrivacy(t *testing.T) {
 	for _, private := range []bool{true, false} {
 		e := newEmitter(t, private)
@@ -418,8 +418,8 @@ func TestPrivacy(t *testing.T) {
 	}
 }
 
-// TestPrivacyCountsFromTheNextRun turns privacy mode on during a run: that run
-// is not affected, and the next one is private.
+// TestPrivacyCountsFromTheNextRun enables privacy mode during a run. That run
+// must not be affected, and the next one must be private.
 func TestPrivacyCountsFromTheNextRun(t *testing.T) {
 	e := newEmitter(t, false)
 	id := e.begin()
@@ -433,7 +433,7 @@ func TestPrivacyCountsFromTheNextRun(t *testing.T) {
 	e.call("POST", "/v1/agents/"+id+"/runs", `{"prompt":{"text":"`+marks["prompt"]+` again"}}`)
 	e.settle(false) // the run has already begun
 	e.work(id)
-	// The branch was named before, and keeps that name.
+	// The branch got its name earlier, and keeps it.
 	out := strings.ReplaceAll(strings.Join(append(e.posted[first:], e.commits[1], e.call("GET", "/v0/agents/"+id, "")), "\n"), e.branch, "")
 	if told := marksIn(out); len(told) > 0 {
 		t.Errorf("the next run tells of %v: %s", told, out)
@@ -457,9 +457,9 @@ func TestPrivacyCountsFromTheNextRun(t *testing.T) {
 	}
 }
 
-// TestPrivacyOfAnEarlierRun turns privacy mode off after a private run. The next run
-// is not private, but does not tell what the agent was asked before, from which the
-// agent's name comes too.
+// TestPrivacyOfAnEarlierRun disables privacy mode after a private run. The next run
+// is not private, but must not reveal the earlier prompts, or the agent's name,
+// which comes from them.
 func TestPrivacyOfAnEarlierRun(t *testing.T) {
 	e := newEmitter(t, true)
 	id := e.begin()

@@ -8,7 +8,7 @@ import (
 )
 
 // A data folder that others can enter, because a package or an administrator
-// created it, is made private; a missing one is created private.
+// has created it, is made private. A missing folder is created private.
 func TestPrivateFolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -12,8 +12,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// A server whose store is unreachable rejects work, and accepts it again
-// afterwards.
+// A server whose store is unreachable rejects work, and accepts work again when
+// the store is back.
 func TestServeWithPostgreSQL(t *testing.T) {
 	database := postgrestest.Start(t, false)
 	o, config := Options{Embedded: os.DirFS("../../cmd/aloft/embedded"), Data: t.TempDir(), Listen: "127.0.0.1:0"}, DefaultConfig()

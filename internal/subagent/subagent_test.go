@@ -12,7 +12,7 @@ func TestParse(t *testing.T) {
 	for name, c := range map[string]struct {
 		file, text string
 		want       Definition
-		complaint  string // a part of the only one; "" has none
+		complaint  string // part of the only finding; "" for none
 	}{
 		"Whole": {".cursor/agents/reviewer.md", "---\nname: reviewer\ndescription: Reads a change\nmodel: fast\nreadonly: true\nis_background: true\n---\nYou review.\n",
 			Definition{Name: "reviewer", Description: "Reads a change", Model: "fast", ReadOnly: true, Background: true, Words: "You review."}, ""},

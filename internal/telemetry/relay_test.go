@@ -118,7 +118,7 @@ func TestRelayKeepsPlainLogs(t *testing.T) {
 	}
 }
 
-// What a machine meters is heard only of what exec-daemon counts.
+// The relay accepts only the metrics that exec-daemon defines.
 func TestRelayKeepsKnownMetrics(t *testing.T) {
 	r := metricsOfACall(t)
 	out, err := relayOf(trace.TraceID{1}).metrics(t.Context(), r)
@@ -127,7 +127,7 @@ func TestRelayKeepsKnownMetrics(t *testing.T) {
 	}
 	for _, m := range r.GetResourceMetrics()[0].GetScopeMetrics()[0].GetMetrics() {
 		if h := m.GetHistogram(); h != nil {
-			h.DataPoints[0].Count++ // another than its buckets have
+			h.DataPoints[0].Count++ // a count that differs from the buckets' sum
 		} else {
 			m.Name = "aloft_runs_ended"
 		}
@@ -137,7 +137,7 @@ func TestRelayKeepsKnownMetrics(t *testing.T) {
 	}
 }
 
-// metricsOfACall is what exec-daemon sends after a call.
+// metricsOfACall returns the metrics that exec-daemon sends after a call.
 func metricsOfACall(t *testing.T) *metricspb.MetricsData {
 	t.Helper()
 	var kept *metricspb.MetricsData
@@ -158,7 +158,7 @@ func metricsOfACall(t *testing.T) *metricspb.MetricsData {
 	if err := meter.provider.ForceFlush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := meter.Shutdown(t.Context()); err != nil { // it would send again
+	if err := meter.Shutdown(t.Context()); err != nil { // the client would send it again
 		t.Fatal(err)
 	}
 	return kept
@@ -220,8 +220,9 @@ func FuzzRelayedLogsAndMetrics(f *testing.F) {
 	})
 }
 
-// TestRelayReadsOneMessageAtATime sends two messages at once, of which the first
-// does not end, and then many. Those that are refused are not read.
+// TestRelayReadsOneMessageAtATime sends two messages at the same time, of which
+// the first never ends, and then many more. The relay must not read the
+// messages that it refuses.
 func TestRelayReadsOneMessageAtATime(t *testing.T) {
 	routes := http.NewServeMux()
 	take(routes, sender{}, tracesPath, func(context.Context, *tracepb.TracesData) (*tracepb.TracesData, error) {
@@ -264,7 +265,7 @@ func TestRelayReadsOneMessageAtATime(t *testing.T) {
 	if _, err := rest.Write([]byte{0, 0, 0, 0, 1}); err != nil {
 		t.Fatal(err)
 	}
-	for got := ""; got != refused; { // until the server reads the first
+	for got := ""; got != refused; { // until the server reads the first message
 		if got = post(empty()); got != accepted && got != refused {
 			t.Fatalf("a message beside another: %q", got)
 		}

@@ -136,7 +136,8 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// A receiver that is away, or refuses, holds nobody up and ends nothing.
+// A receiver that is unreachable or refuses data delays nothing and ends
+// nothing.
 func TestReceiverThatRefuses(t *testing.T) {
 	r := telemetrytest.Start(t, "another")
 	var said strings.Builder

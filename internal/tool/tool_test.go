@@ -10,7 +10,7 @@ import (
 )
 
 func TestCatalogue(t *testing.T) {
-	names := regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,63}$`) // what every provider accepts
+	names := regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,63}$`) // the form of names that every provider accepts
 	seen := map[string]bool{}
 	for _, s := range Catalogue() {
 		t.Run(s.Name, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestSchemas(t *testing.T) {
 		{"Shell", `{}`, false},
 		{"Shell", `{"command": 1}`, false},
 		{"Shell", `{"command": "ls", "timeout": "1"}`, false},
-		{"Shell", `{"command": "ls", "file_output_threshold_bytes": 1}`, false}, // not the model's to give
+		{"Shell", `{"command": "ls", "file_output_threshold_bytes": 1}`, false}, // the model may not set this
 		{"Grep", `{"pattern": "x", "-A": 1, "-B": 1, "-C": 1, "-i": true, "output_mode": "count"}`, true},
 		{"Grep", `{"pattern": "x", "output_mode": "lines"}`, false},
 		{"Grep", `{"pattern": "x", "sort": "path"}`, false},

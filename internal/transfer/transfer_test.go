@@ -11,7 +11,7 @@ import (
 	"github.com/pkg/sftp"
 )
 
-// machine is an sftp client of a server over this computer's own files.
+// machine is an sftp client of a server for this computer's own files.
 func machine(t *testing.T) *sftp.Client {
 	t.Helper()
 	here, there := net.Pipe()
@@ -66,7 +66,7 @@ func TestThereAndBack(t *testing.T) {
 	}
 }
 
-// What stands at the destination may be a link that an earlier copy brought.
+// An existing file at the destination may be a link from an earlier copy.
 func TestNothingIsWrittenThroughALink(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir+"/there/x", "new", 0o644)
@@ -104,13 +104,14 @@ func FuzzSafe(f *testing.F) {
 	})
 }
 
-// lying is an sftp server's list of files that gives every path another name.
+// lying is the file list of an sftp server that returns another name for every
+// path.
 type lying struct{ sftp.FileLister }
 
 func (lying) RealPath(string) (string, error) { return "/root/.bashrc", nil }
 
-// The name of a copy is the one that the person wrote, whatever the machine says
-// that it is called.
+// A copy gets the name that the person wrote, whatever name the machine
+// returns.
 func TestNameIsNotTheMachines(t *testing.T) {
 	here, there := net.Pipe()
 	handlers := sftp.InMemHandler()

@@ -9,8 +9,9 @@ import (
 	"aloft/internal/cli"
 )
 
-// TestAgentID finds agents by id, by the beginning of one and by name. The
-// stand-in returns all agents, since the server's search also finds others.
+// TestAgentID finds agents by id, by an id's beginning and by name. The
+// stand-in server returns all agents, because the real server's search also
+// finds other agents.
 func TestAgentID(t *testing.T) {
 	const one, two = "bc-11111111-2222-3333-4444-555555555555", "bc-11112222-2222-3333-4444-555555555555"
 	asked := 0

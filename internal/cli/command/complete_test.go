@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestCompletion completes environments by id as arguments and by name as values of
-// --env, and completes nothing if there is no server.
+// TestCompletion completes environments by id in arguments and by name after
+// --env. Without a server it must complete nothing.
 func TestCompletion(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/v1/environments" {
@@ -46,7 +46,7 @@ func TestCompletion(t *testing.T) {
 		t.Errorf("flag: %q", got)
 	}
 	server.Close()
-	if got := complete("env", "build", ""); got != ":4" { // only the directive that there are no files
+	if got := complete("env", "build", ""); got != ":4" { // only the directive that disables file names
 		t.Errorf("without a server: %q", got)
 	}
 }

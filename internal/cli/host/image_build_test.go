@@ -9,8 +9,8 @@ import (
 	"aloft/internal/cli"
 )
 
-// TestBuildProgress checks that a build without a terminal prints a line at
-// once, every step, and not every package.
+// TestBuildProgress checks that a build without a terminal prints a line
+// immediately and for every step, but not for every package.
 func TestBuildProgress(t *testing.T) {
 	var out, notes bytes.Buffer
 	p := &buildProgress{out: cli.New(&out, &notes, cli.Options{}), began: time.Now()}

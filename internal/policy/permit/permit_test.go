@@ -71,8 +71,7 @@ func TestMCP(t *testing.T) {
 	}
 }
 
-// TestCheck is the table of the run modes, with a row for each mode and kind of
-// call.
+// TestCheck checks each run mode with each kind of call.
 func TestCheck(t *testing.T) {
 	listed := Permissions{TerminalAllowlist: []string{"git status"}, MCPAllowlist: []string{"gh:get"}}
 	on, off := Setting{Permissions: listed, Sandbox: true, Enforced: true}, Setting{Permissions: listed, Enforced: true}
@@ -139,8 +138,8 @@ func TestStrictest(t *testing.T) {
 	}
 }
 
-// TestFewerEntriesAllowNoMore checks that removing an entry never allows a call
-// that was asked about before.
+// TestFewerEntriesAllowNoMore checks that if an entry is removed, no call is
+// allowed that needed a request before.
 func TestFewerEntriesAllowNoMore(t *testing.T) {
 	lines := []string{"ls", "ls -l", "git status", "git status && ls", "rm x", "ls | wc"}
 	rapid.Check(t, func(t *rapid.T) {

@@ -2,7 +2,7 @@ package sandbox
 
 import "testing"
 
-// TestGuard tests which files a file tool may change without a review.
+// TestGuard checks which files a file tool may change without a review.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	g := Guard{Workspaces: []string{"/workspace"}, Free: []string{"/tmp"}}

@@ -7,9 +7,9 @@ import (
 	"aloft/internal/policy"
 )
 
-// The tables of this file are those about sandbox.json in
-// docs/reference/run-modes.md, with a test named after each row. Here they test
-// the rules; cmd/sandbox tests them on a real kernel.
+// The tables in this file correspond to those about sandbox.json in
+// docs/reference/run-modes.md. Each row has a test of its name. These tests
+// check the rules; cmd/sandbox checks them on a real kernel.
 
 // allowed reports whether a deed is permitted: w: writes or r: reads a path, h:
 // connects to a host.
@@ -41,7 +41,7 @@ func layer(t *testing.T, text string) *Layer {
 	return l
 }
 
-// TestKeys is the table of the keys and their values.
+// TestKeys checks the keys and their values.
 func TestKeys(t *testing.T) {
 	for _, c := range []struct {
 		name, file string
@@ -78,7 +78,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestMergeRows is the table of how files are merged.
+// TestMergeRows checks how files are merged.
 func TestMergeRows(t *testing.T) {
 	for _, c := range []struct {
 		name, home, repo, team string
@@ -117,13 +117,13 @@ func TestMergeRows(t *testing.T) {
 	}
 }
 
-// TestNetworkModes is the table of where the network rules come from.
+// TestNetworkModes checks which source's network rules apply.
 func TestNetworkModes(t *testing.T) {
 	file := &Layer{Network: &NetworkRules{Allow: []string{"own.test"}, Deny: []string{"bad.test"}}}
 	for _, c := range []struct {
 		name                 string
 		mode                 NetworkMode
-		packages, other, bad bool // own.test is always allowed
+		packages, other, bad bool // the host own.test is always allowed
 	}{
 		{"sandbox_json", FileOnly, false, false, false},
 		{"sandbox_json_and_defaults", WithDefaults, true, false, false},
@@ -146,8 +146,8 @@ func TestNetworkModes(t *testing.T) {
 	}
 }
 
-// TestProtected is the table of what must not be changed even inside of the
-// workspace, whatever a file says.
+// TestProtected checks which paths must not be changed even in the workspace,
+// whatever a file says.
 func TestProtected(t *testing.T) {
 	open := Layers{Home: &Layer{Type: ReadWrite, ReadWritePaths: []string{"/", "/w", "/w/.git", "/w/.cursor", "/w/.vscode"}}}.Merge()
 	for name, paths := range map[string][]string{

@@ -124,7 +124,7 @@ func TestJudge(t *testing.T) {
 		policy Policy
 		access Access
 		name   string
-		rule   string // starts with "no " if the access is denied
+		rule   string // the deciding rule; "no " before it means that the access is denied
 	}{
 		{Default(), Write, "/w/a", "type workspace_readwrite"},
 		{Default(), Write, "/w/../etc/x", "no outside what type workspace_readwrite lets change"},
@@ -187,7 +187,7 @@ func TestExplain(t *testing.T) {
 		"Error: EROFS: read-only file system, open '/home/u/.npmrc'\n":             "/home/u/.npmrc may not be changed",
 		"PermissionError: [Errno 13] Permission denied: '/root/x'\n":               "/root/x may not be changed",
 		"/dev/shm/run/script: line 1: .git/config: Read-only file system\n":        "/w/.git/config may not be changed",
-		"cat: /w/unreadable: Permission denied\n":                                  "", // the rules allow it, so something else refused it
+		"cat: /w/unreadable: Permission denied\n":                                  "", // the rules allow the access, so they are not the cause of the error
 		"fatal: something else\n/etc/x is nice\n":                                  "",
 		"ls: cannot open directory 'hidden': Permission denied\n":                  "/w/hidden may not be read",
 		"mv: cannot move '.git' to 'g': Device or resource busy\n":                 "/w/.git may not be changed",
@@ -199,8 +199,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestMoreRestrictionNeverAllowsMore draws random layers, adds a restriction to
-// one, and compares the rules of both.
+// TestMoreRestrictionNeverAllowsMore draws random layers, and adds a
+// restriction to one of them. The result must not allow more.
 func TestMoreRestrictionNeverAllowsMore(t *testing.T) {
 	t.Parallel()
 	hosts := rapid.SampledFrom([]string{"a.test", "*.a.test", "b.a.test", "8.8.8.0/24", "10.0.0.0/8"})
@@ -331,12 +331,12 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestIgnoreIsAsGitHasIt compares with git.
+// TestIgnoreIsAsGitHasIt compares the matches of ignore rules with git's.
 func TestIgnoreIsAsGitHasIt(t *testing.T) {
 	t.Parallel()
 	git, err := exec.LookPath("git")
 	if err != nil {
-		t.Fatal(err) // the repository needs it
+		t.Fatal(err) // the repository's tests need git
 	}
 	names := []string{"a", "b.key", "d/a", "d/b.key", "d/e/a", "d/e/f/b.key", "x y", "#c", "!n", "d/x[1]", "caf\u00e9", "d/e/x1", "z/d/a"}
 	for _, patterns := range []string{

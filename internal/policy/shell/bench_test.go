@@ -7,8 +7,8 @@ import (
 	"aloft/internal/policy/shell"
 )
 
-// BenchmarkBash judges a line, and compares with bash parsing it without
-// running it.
+// BenchmarkBash measures the analysis of a command line. The baseline is bash,
+// which parses the line without running it.
 func BenchmarkBash(b *testing.B) {
 	const line = `cd web && npm ci --silent | tee log.txt; for f in a b c; do git -C "$PWD" diff -- "$f" | head -20; done`
 	b.Run("ours", func(b *testing.B) {

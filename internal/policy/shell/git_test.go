@@ -6,7 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestGit checks in which folders the analysis says that a line runs git.
+// TestGit checks in which folders a command line runs git, according to the
+// analysis.
 func TestGit(t *testing.T) {
 	list := Compile([]string{"git", "cd", "ls", "find", "xargs", "git -C other status", "git --git-dir=x status", "bash"})
 	at := func(folders ...string) *Git { return &Git{Folders: folders} }

@@ -2,9 +2,10 @@ package shell
 
 import "testing"
 
-// TestConstructs is the table in docs/reference/run-modes.md about the parts of
-// a line, with a test named after each row: git status is on the list, and rm
-// is not. testdata/lines.tsv has more examples.
+// TestConstructs checks the table in docs/reference/run-modes.md about the
+// parts of a command line. Each row has a test of its name. The command git
+// status is on the list, and rm is not. testdata/lines.tsv contains more
+// examples.
 func TestConstructs(t *testing.T) {
 	list := Compile([]string{"git status", "echo", "cat", "npm:install*"})
 	for _, c := range []struct{ name, allowed, not string }{

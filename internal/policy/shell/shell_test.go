@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestLines tests a table of lines.
+// TestLines checks the command lines in testdata/lines.tsv.
 func TestLines(t *testing.T) {
 	f, err := os.Open("testdata/lines.tsv")
 	if err != nil {
@@ -68,11 +68,11 @@ var pieces = []string{
 	"\"${y:-", "${y:+", "}", "'}", "$(cat <<E\n", "\nE)", "\n\\\nE\n", "\\`", "\\$(", "cat", "nice -n", "xargs -I", "xargs -n", "-s", "$y", "\"$@\"", "printf %n PATH",
 }
 
-// linesPerCheck multiplies rapid's 100 checks to a few thousand lines.
+// linesPerCheck is the number of lines in each of rapid's 100 checks.
 const linesPerCheck = 60
 
-// TestRandomLines runs every random line that is allowed, in an environment
-// where any program except the allowed one leaves a mark.
+// TestRandomLines runs every allowed random line in an environment where all
+// programs except the allowed one leave a mark.
 func TestRandomLines(t *testing.T) {
 	place := newWorkDir(t)
 	list := Compile([]string{"ok", "echo", "cat", "printf"})
@@ -104,11 +104,11 @@ func TestRandomLines(t *testing.T) {
 	t.Logf("%d random lines were allowed and run", allowed)
 }
 
-// real are the real programs available in a place.
+// real lists the real programs that a workDir contains.
 var real = []string{"bash", "env", "timeout", "xargs", "find", "nice", "cat"}
 
-// workDir is a folder in which lines run. Its programs are ok, which does
-// nothing, and others, which record that they ran.
+// workDir is a folder in which command lines run. Its programs are ok, which
+// does nothing, and others, which record that they have run.
 type workDir struct{ dir string }
 
 func newWorkDir(t testing.TB) workDir {
@@ -156,8 +156,8 @@ func (p workDir) run(line string) string {
 	return strings.Join(strings.Fields(string(said)), " ")
 }
 
-// FuzzJudge checks that an allowed line is no longer allowed when a command
-// that is not on the list is added anywhere.
+// FuzzJudge checks that if a command that is not on the list is inserted
+// anywhere in an allowed line, the line is no longer allowed.
 func FuzzJudge(f *testing.F) {
 	for _, s := range []string{"git status", "echo 'x' \"$y\" | wc -l", "for f in a b; do echo $f; done", "cat <<E\nx\nE", "bash -c 'ok'", "find . -exec ok {} +", "echo ${x:-y}"} {
 		f.Add(s)

@@ -24,8 +24,8 @@ type fatal interface {
 }
 
 // traced runs a line under ptrace and returns the programs that it would have
-// run, except ok and programs that only run their arguments. Such a program is
-// killed before its first instruction.
+// run, except ok and programs that only run their arguments. It kills each such
+// program before its first instruction.
 func (p workDir) traced(t fatal, line string) []string {
 	runtime.LockOSThread() // ptrace is bound to a thread
 	defer runtime.UnlockOSThread()
@@ -61,7 +61,7 @@ func (p workDir) traced(t fatal, line string) []string {
 			case s != unix.SIGTRAP && s != unix.SIGSTOP:
 				signal = int(s)
 			}
-			_ = unix.PtraceCont(stopped, signal) // an error means that it was killed
+			_ = unix.PtraceCont(stopped, signal) // an error means that the process was killed
 		}
 		var err error
 		for {
@@ -79,8 +79,8 @@ func (p workDir) traced(t fatal, line string) []string {
 	}
 }
 
-// home returns a home folder in which every file that a shell reads at its start
-// or its end, and every program, is hostile.
+// home returns a home folder in which every startup and exit file of a shell,
+// and every program, is hostile.
 func (p workDir) home(t fatal) string {
 	dir := filepath.Join(p.dir, "home")
 	if _, err := os.Stat(dir); err == nil {
@@ -97,8 +97,8 @@ func (p workDir) home(t fatal) string {
 	return dir
 }
 
-// program returns the program that a process has executed, or "" if it is
-// permitted.
+// program returns the program that a process has executed, or "" if the program
+// is permitted.
 func (p workDir) program(pid int) string {
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if err != nil {
@@ -120,13 +120,13 @@ func (p workDir) program(pid int) string {
 	return strings.Join(argv, " ")
 }
 
-// ownScript reports whether an interpreter runs one of the place's programs.
+// ownScript reports whether an interpreter runs one of the workDir's programs.
 func ownScript(p workDir, argv []string) bool {
 	return len(argv) > 1 && strings.HasPrefix(argv[1], filepath.Join(p.dir, "bin")+"/")
 }
 
-// TestTracedLines runs every allowed random line under ptrace: no program
-// outside of the list may start, by any path.
+// TestTracedLines runs every allowed random line under ptrace. No program that
+// is not on the list may start, by any path.
 func TestTracedLines(t *testing.T) {
 	place := newWorkDir(t)
 	list := Compile([]string{"ok", "echo", "cat", "printf"})
@@ -154,7 +154,7 @@ func TestTracedLines(t *testing.T) {
 	t.Logf("%d random lines were allowed and traced", traced)
 }
 
-// nearly draws a line that the list allows, and inserts something forbidden.
+// nearly draws an allowed line and inserts something forbidden.
 func nearly(t *rapid.T) string {
 	line := rapid.SampledFrom([]string{"ok", "ok -v", "echo x", "ok x *", "ok\nok", "ok\n evil"}).Draw(t, "command")
 	for range rapid.IntRange(0, 4).Draw(t, "depth") {

@@ -11,8 +11,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// No server may take over the machines of another store, since they would look
-// orphaned.
+// A server must not use a data folder that belongs to another store, because
+// all machines there would look orphaned.
 func TestStoreStaysWithItsFolder(t *testing.T) {
 	database := postgrestest.Start(t, false)
 	one, two := database.Database(t, ""), database.Database(t, "")
@@ -34,7 +34,7 @@ func TestStoreStaysWithItsFolder(t *testing.T) {
 	open("", folder, "store_elsewhere")
 	open(two, folder, "store_elsewhere")
 	open(one, other, "store_elsewhere")
-	open(two, other, "") // a rejected start binds nothing
+	open(two, other, "") // a rejected start does not bind the folder
 	lost := t.TempDir()  // start over, as the guide describes
 	id, err := os.ReadFile(filepath.Join(folder, boundFile))
 	if err == nil {

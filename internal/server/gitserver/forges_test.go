@@ -15,7 +15,8 @@ import (
 	"aloft/internal/control/forge/forgetest"
 )
 
-// Each host with a credential is a forge. A host of unknown kind is an error.
+// Each host with a credential becomes a forge. A host of unknown kind is an
+// error.
 func TestForgeHosts(t *testing.T) {
 	got, err := Config{Credentials: []Credential{
 		{URL: "https://github.com/acme"}, {URL: "https://github.com/other"}, {URL: "https://git.example.com"},
@@ -32,8 +33,8 @@ func TestForgeHosts(t *testing.T) {
 	}
 }
 
-// If git has a token for a repository and an App is configured for its host,
-// requests on behalf of the App use the App's token.
+// Git has a token for a repository, and an App is configured for its host.
+// Requests on behalf of the App must use the App's token.
 func TestForgesOfApps(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {

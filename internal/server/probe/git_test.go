@@ -7,7 +7,8 @@ import (
 	"aloft/internal/need"
 )
 
-// TestGit checks that doctor says that git is confined, or why it is not.
+// TestGit checks that the doctor command reports that git is confined, or why
+// it is not.
 func TestGit(t *testing.T) {
 	need.Command(t, "git")
 	check, err := Git()

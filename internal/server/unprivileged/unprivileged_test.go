@@ -40,8 +40,9 @@ func owners(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// TestGiveData checks who owns what in a data folder of an earlier server that was
-// root, also after an interruption, and that the way back works.
+// TestGiveData checks the owners in a data folder of an earlier server that ran
+// as root, also after an interruption, and checks that the change can be
+// reversed.
 func TestGiveData(t *testing.T) {
 	need.Root(t)
 	data := filepath.Join(t.TempDir(), "data")
@@ -68,7 +69,7 @@ func TestGiveData(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(data, "artifacts/link")); err != nil {
 		t.Fatal(err)
 	}
-	// An interrupted attempt.
+	// Simulate an interrupted attempt.
 	u := User{ID: 4321, Group: 4322}
 	if err := os.Lchown(filepath.Join(data, "artifacts/x"), u.ID, u.Group); err != nil {
 		t.Fatal(err)
@@ -113,8 +114,8 @@ func TestGiveData(t *testing.T) {
 	}
 }
 
-// TestFoldersOfRoot checks that a folder which only root may use is refused if it is
-// somebody else's, or a link.
+// TestFoldersOfRoot checks that a folder for root's exclusive use is refused if
+// another user owns it, or if it is a link.
 func TestFoldersOfRoot(t *testing.T) {
 	need.Root(t)
 	for name, spoil := range map[string]func(path string) error{
@@ -136,7 +137,8 @@ func TestFoldersOfRoot(t *testing.T) {
 	}
 }
 
-// run runs a shell command as the server's process runs, and returns what it prints.
+// run runs a shell command with the privileges of the server's process, and returns
+// the output.
 func run(t *testing.T, script string, show ...string) string {
 	t.Helper()
 	need.Root(t)
@@ -151,7 +153,7 @@ func run(t *testing.T, script string, show ...string) string {
 	return out.String()
 }
 
-// TestProcess checks what the server's process may do.
+// TestProcess checks the privileges of the server's process.
 func TestProcess(t *testing.T) {
 	got := run(t, "id -u; grep -E '^(CapEff|CapPrm|CapAmb|NoNewPrivs|Groups)' /proc/self/status; cat /etc/shadow")
 	for _, want := range []string{
@@ -164,8 +166,8 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// TestShow checks that the process reaches exactly what is shown below a folder that its
-// user cannot enter, and that this process still sees everything.
+// TestShow checks that the process can access exactly the shown paths below a folder
+// that its user cannot enter, and that this process still sees the whole folder.
 func TestShow(t *testing.T) {
 	private := t.TempDir()
 	if err := os.Chmod(private, 0o700); err != nil {
@@ -196,7 +198,7 @@ func TestShow(t *testing.T) {
 	}
 }
 
-// TestFindUser checks which user is used.
+// TestFindUser checks which user the server runs as.
 func TestFindUser(t *testing.T) {
 	if u, err := FindUser("root"); err != nil || u.ID != 0 {
 		t.Errorf("root is %v, %v", u, err)
@@ -209,8 +211,8 @@ func TestFindUser(t *testing.T) {
 	}
 }
 
-// TestLock checks that a data folder is free only once every process that inherited its
-// lock has ended.
+// TestLock checks that a data folder is free only after every process that inherited
+// its lock has ended.
 func TestLock(t *testing.T) {
 	need.Root(t)
 	data := t.TempDir()

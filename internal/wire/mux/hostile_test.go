@@ -30,16 +30,16 @@ func heap() uint64 {
 }
 
 // TestHostilePeerHoldsNoMoreThanTheBudget has a peer flood a connection with
-// raw frames in every possible way. The memory that this end holds is measured
-// when the connection ends.
+// raw frames in every possible way. The test measures how much memory this end
+// holds when the connection ends.
 func TestHostilePeerHoldsNoMoreThanTheBudget(t *testing.T) { // not parallel: it measures the heap
-	const window = 256 << 10 // that a stream begins with
+	const window = 256 << 10 // the initial window of a stream
 	data := make([]byte, window)
 	git := append([]byte("\x03git"), data[:window-4]...)
 	for _, tt := range []struct {
 		name   string
-		closes bool // the handler closes each stream at once; otherwise it keeps it open
-		deaf   bool // the peer reads nothing
+		closes bool // the handler closes each stream immediately, instead of keeping it open
+		deaf   bool // the peer does not read
 		frames func(n uint32) []byte
 	}{
 		{"streams that are kept open", false, false, func(n uint32) []byte { return rawFrame(kindData, flagSYN, 2*n, window, git) }},
@@ -71,7 +71,7 @@ func TestHostilePeerHoldsNoMoreThanTheBudget(t *testing.T) { // not parallel: it
 			if !tt.deaf {
 				go func() { _, _ = io.Copy(io.Discard, theirs) }() // ends with the connection
 			}
-			for n := uint32(1); n < 1<<16; n++ { // 16 GiB where nothing stops it
+			for n := uint32(1); n < 1<<16; n++ { // 16 GiB unless this end stops it
 				if _, err := theirs.Write(tt.frames(n)); err != nil {
 					break
 				}
@@ -97,9 +97,9 @@ func TestHostilePeerHoldsNoMoreThanTheBudget(t *testing.T) { // not parallel: it
 	}
 }
 
-// TestStreamsThatEndCostNothing opens more streams than may be open at once,
-// one after another, with more data than may be held, and abandons half of
-// them.
+// TestStreamsThatEndCostNothing opens streams one after another, more than may
+// be open at the same time and with more data than may be held. It abandons
+// half of them.
 func TestStreamsThatEndCostNothing(t *testing.T) {
 	t.Parallel()
 	client, server := pair(t)
@@ -134,7 +134,7 @@ func TestStreamsThatEndCostNothing(t *testing.T) {
 }
 
 // TestResetStreamsAreForgotten has a peer open, fill and reset streams
-// endlessly. None of them may be kept.
+// endlessly. The connection must keep none of them.
 func TestResetStreamsAreForgotten(t *testing.T) { // not parallel: it measures the heap
 	ours, theirs := net.Pipe()
 	c, err := Client(ours)
@@ -149,7 +149,7 @@ func TestResetStreamsAreForgotten(t *testing.T) { // not parallel: it measures t
 	for n := range uint32(20_000) { // 1.2 GiB
 		frames := append(rawFrame(kindData, flagSYN, 2*n+2, len(git), git), rawFrame(kindWindow, flagRST, 2*n+2, 0, nil)...)
 		if _, err := theirs.Write(frames); err != nil {
-			break // it may have come faster than streams are taken
+			break // the peer may send faster than this end accepts streams
 		}
 	}
 	if held := int64(heap()) - int64(before); held > 2*maxHeld+16<<20 { //nolint:gosec // both are small

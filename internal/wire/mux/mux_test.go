@@ -30,7 +30,7 @@ func TestStreamsFromBothEnds(t *testing.T) {
 	t.Parallel()
 	client, server := pair(t)
 	echo := func(name string, stream net.Conn) {
-		_, _ = io.WriteString(stream, name+":") // the reader below tells
+		_, _ = io.WriteString(stream, name+":") // the reader below reports the error
 		_, _ = io.Copy(stream, stream)
 		_ = stream.Close()
 	}
@@ -101,7 +101,7 @@ func TestJoin(t *testing.T) {
 				return
 			}
 			go func() {
-				all, _ := io.ReadAll(conn) // what came is in the answer
+				all, _ := io.ReadAll(conn) // the received bytes are in the reply
 				if string(all) != "cut" {
 					_, _ = io.WriteString(conn, "got "+string(all))
 				}
@@ -173,8 +173,8 @@ func TestPortOf(t *testing.T) {
 	}
 }
 
-// FuzzConn has a hostile peer send arbitrary bytes: nothing may panic, no name
-// may be too long, and the connection must end with the peer.
+// FuzzConn has a hostile peer send arbitrary bytes. The code must not panic, no
+// name may be too long, and the connection must end when the peer closes it.
 func FuzzConn(f *testing.F) {
 	// A stream with the name "git", as yamux frames: version, type, flags, stream, length.
 	f.Add([]byte("\x00\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00\x04\x03git"))
@@ -190,7 +190,7 @@ func FuzzConn(f *testing.F) {
 		served := make(chan struct{})
 		go func() {
 			defer close(served)
-			_ = c.Serve(func(name string, stream net.Conn) { // it ends with the peer
+			_ = c.Serve(func(name string, stream net.Conn) { // Serve returns when the peer closes the connection
 				if len(name) == 0 || len(name) > maxName {
 					t.Errorf("a stream is named %q", name)
 				}
@@ -198,7 +198,7 @@ func FuzzConn(f *testing.F) {
 			})
 		}()
 		go func() { _, _ = io.Copy(io.Discard, theirs) }()
-		_, _ = theirs.Write(said) // whom it does not please, hangs up
+		_, _ = theirs.Write(said) // the write fails if c has closed the connection
 		_ = theirs.Close()
 		<-served
 		_ = c.Close()

@@ -76,7 +76,7 @@ func TestHalfClose(t *testing.T) {
 		client, server, over := tunnelled(t)
 		said := strings.Repeat("x", size)
 		go func() {
-			_, _ = io.WriteString(client, said) // the reader counts
+			_, _ = io.WriteString(client, said) // the reader counts the bytes
 			_ = client.CloseWrite()
 		}()
 		heard, err := io.ReadAll(server)

@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write the code that other packages embed")
 
-// TestFilterBytes compares the embedded code with the rules, for each
+// TestFilterBytes compares the embedded filter code with the rules, for each
 // architecture.
 func TestFilterBytes(t *testing.T) {
 	t.Parallel()
