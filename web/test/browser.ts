@@ -6,13 +6,13 @@ import { build, preview } from "vite";
 
 const root = join(import.meta.dirname, "..");
 
-/** The policy that the server sends with every page: the tests hold the page to it. */
+/** The content security policy that the server sends with every page. The tests apply it too. */
 const policy = readFileSync(join(root, "../internal/control/dashboard/policy.txt"), "utf8").trim().split("\n").join("; ");
 
-/** How long anything may take, in milliseconds: it ends what hangs, and no more. */
+/** The timeout of each step, in milliseconds. Only a step that hangs reaches it. */
 export const patience = 120_000;
 
-/** Debian's Chromium, unless CHROMIUM names another. */
+/** Debian's Chromium, unless CHROMIUM names another browser. */
 export function openBrowser(): Promise<Browser> {
   return chromium.launch({
     executablePath: process.env["CHROMIUM"] ?? "/usr/bin/chromium",
@@ -20,14 +20,14 @@ export function openBrowser(): Promise<Browser> {
   });
 }
 
-/** Does something of which the page says a word for a moment only: who looks for it afterwards may be too late. */
+/** Performs an action and waits for the short-lived message that the page shows about it. The wait begins before the action, because the message may disappear soon. */
 export async function says(words: Locator, act: () => Promise<unknown>): Promise<void> {
   await Promise.all([words.first().waitFor(), act()]);
 }
 
-/** Builds the demonstration and serves it as the server would, or so that pages may hold others. Each caller has its own, which others that run beside it do not build anew. */
+/** Builds the demonstration and serves it as the server would, or so that pages may be framed. Each caller gets its own build, which parallel callers do not overwrite. */
 export async function serveDemo(framed = false): Promise<{ url: string; close: () => Promise<void> }> {
-  process.env["NODE_ENV"] = "production"; // not the tests' own
+  process.env["NODE_ENV"] = "production"; // instead of the tests' value
   const outDir = mkdtempSync(join(tmpdir(), "aloft-demo-"));
   await build({ root, mode: "demo", logLevel: "warn", build: { outDir } });
   const server = await preview({
@@ -67,7 +67,7 @@ export const shifted = `new Promise((done) => {
 
 export type View = { name: string; path: string; keys?: string; click?: string | string[] };
 
-/** The colour in the corner of the desktop that the page shows. */
+/** A script that returns the colour in the corner of the desktop that the page shows. */
 export const corner = `(() => {
   const canvas = document.querySelector(".desktop canvas");
   return canvas?.width ? [...canvas.getContext("2d").getImageData(0, 0, 1, 1).data.slice(0, 3)] : [];
@@ -84,7 +84,7 @@ export async function show(page: Page, url: string, view: View): Promise<void> {
   await settled(page);
 }
 
-/** The views of the demonstration: a name, and where it is. */
+/** The demonstration's views, by name and path. */
 export const views: View[] = [
   { name: "agents", path: "/agents" },
   { name: "agents-filters", path: "/agents", keys: "f" },

@@ -44,13 +44,13 @@ test("a desktop is used, and left by keyboard", async () => {
   const page = await desktop(1);
   await page.getByRole("button", { name: "Take over" }).click();
   expect(await focused(page)).toBe("CANVAS");
-  await page.keyboard.press("Tab"); // goes to the machine
+  await page.keyboard.press("Tab"); // the machine gets the key
   expect(await focused(page)).toBe("CANVAS");
   await page.keyboard.press("Escape");
   await page.keyboard.press("Tab");
   expect(await focused(page)).not.toBe("CANVAS");
 
-  // The demo echoes what is sent. A click copies it.
+  // The demo echoes the text that it gets. A click copies the echo.
   await page.getByRole("button", { name: "Clipboard" }).click();
   await page.getByLabel("Send to the machine").fill("to and fro");
   await page.getByRole("button", { name: "Send" }).click();
@@ -69,7 +69,7 @@ test("a desktop is used, and left by keyboard", async () => {
 
 // The machine can draw only inside its box.
 test("a hostile desktop", async () => {
-  const page = await desktop(9, { hasTouch: true }); // where pointers are drawn by the page
+  const page = await desktop(9, { hasTouch: true }); // on touch screens the page draws the pointer
   await page.evaluate("navigator.clipboard.writeText('mine')");
   await page.getByRole("button", { name: "Take over" }).click();
   await page.keyboard.press("c");
@@ -80,7 +80,7 @@ test("a hostile desktop", async () => {
   expect(await page.evaluate("document.querySelector('.desktop canvas').style.cursor.length")).toBeLessThan(1000);
   await page.locator(".desktop canvas").focus();
   await page.keyboard.press("x");
-  await page.getByRole("heading", { name: "Can't show this desktop" }).waitFor(); // it says that it is huge
+  await page.getByRole("heading", { name: "Can't show this desktop" }).waitFor(); // the server claims a huge screen
   expect(said).toEqual([]);
   await page.context().close();
 });

@@ -25,8 +25,8 @@ async function open(path: string): Promise<Page> {
 const within = (page: Page, where: string) => page.evaluate<boolean>(`document.activeElement?.closest(${JSON.stringify(where)}) !== null`);
 
 test.each([
-  ["/agents", "button.spawn"], // of the frame
-  [`/agents/${id(1)}`, ".agent-acts button:has-text('Fork')"], // of a page in it
+  ["/agents", "button.spawn"], // a dialog of the frame
+  [`/agents/${id(1)}`, ".agent-acts button:has-text('Fork')"], // a dialog of a page in the frame
 ])("on %s, nothing behind a dialog takes the focus or a key, and it comes back", async (path, opener) => {
   const page = await open(path);
   await page.locator(opener).first().focus();
@@ -40,7 +40,7 @@ test.each([
     await page.keyboard.press("Tab");
     expect(await within(page, "#app")).toBe(false);
   }
-  await page.keyboard.press("Control+k"); // another over it
+  await page.keyboard.press("Control+k"); // opens another dialog on top
   await page.locator(".palette").waitFor();
   await page.evaluate("document.querySelector('.dialog:not(.palette) button').focus()");
   expect(await within(page, ".dialog:not(.palette)")).toBe(false);

@@ -108,7 +108,7 @@ test("a reload, a second window, and the death of the server", { timeout: 600_00
 
     // A notification is shown in a window without focus, and its button answers.
     await phone.addInitScript("document.hasFocus = () => false");
-    const looked = [/\/v1\/approvals/, /\/v1\/agents\?/].map((what) => phone.waitForResponse(what)); // what waits already is not told of
+    const looked = [/\/v1\/approvals/, /\/v1\/agents\?/].map((what) => phone.waitForResponse(what)); // there is no notification for requests that already wait
     await phone.goto(`${server.url}/settings`);
     await Promise.all(looked);
     const worker = context.waitForEvent("serviceworker");

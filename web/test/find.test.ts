@@ -24,7 +24,7 @@ async function open(path: string, width = 1280): Promise<Page> {
   return page;
 }
 
-/** Whether the row that a jump went to is in sight. */
+/** Waits until the row to which a jump led is visible. */
 const inSight = (page: Page, what: string) =>
   expect.poll(() => page.evaluate<boolean>(`(() => {
     const row = document.querySelector(".entry[data-target]");

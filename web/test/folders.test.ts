@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 
 const root = join(import.meta.dirname, "../src");
 
-/** The imports between folders of src, without those of tests: "from to" with the import that shows it. */
+/** Returns the imports between folders of src, except imports by tests: "from to", each with an example. */
 function importsOfFolders(): Map<string, string> {
   const out = new Map<string, string>();
   for (const file of readdirSync(root, { recursive: true, encoding: "utf8" })) {

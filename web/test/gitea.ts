@@ -8,7 +8,7 @@ import { promisify } from "node:util";
 
 const built = join(import.meta.dirname, "../../.bin/gitea");
 
-/** A real Gitea, of hack/build-gitea.sh, with the people ada and bot. bot's token has the scopes that the guide asks for. */
+/** A real Gitea, built by hack/build-gitea.sh, with the users ada and bot. bot's token has the scopes that the guide requires. */
 export class Gitea {
   readonly dir = mkdtempSync(join(tmpdir(), "aloft-gitea-"));
   private readonly socket = join(this.dir, "s");
@@ -38,7 +38,7 @@ export class Gitea {
     return g;
   }
 
-  /** Asks the API as somebody; what is no success is thrown. */
+  /** Sends a request to the API as a user, and throws unless it succeeds. */
   async api(token: string, method: string, path: string, body?: unknown): Promise<Record<string, unknown>> {
     const r = await fetch(`${this.url}/api/v1${path}`, {
       method, headers: { Authorization: `token ${token}`, "Content-Type": "application/json" }, ...(body === undefined ? {} : { body: JSON.stringify(body) }),
@@ -48,7 +48,7 @@ export class Gitea {
     return (text ? JSON.parse(text) : {}) as Record<string, unknown>;
   }
 
-  /** Makes a private repository of ada's, which bot may write to, of a bare one; its address is returned. */
+  /** Creates a private repository of ada's from a bare repository, and returns its address. bot may write to it. */
   async repository(name: string, from: string): Promise<string> {
     await this.api(this.ada, "POST", "/user/repos", { name, private: true, default_branch: "main" });
     await this.api(this.ada, "PUT", `/repos/ada/${name}/collaborators/bot`, { permission: "write" });
@@ -69,7 +69,7 @@ export class Gitea {
     rmSync(this.dir, { recursive: true });
   }
 
-  /** Gitea listens on a socket of its own, so that no port has to be guessed. */
+  /** Gitea listens on a unix socket, so that the test needs no free port. */
   private async listen(): Promise<void> {
     const front = createServer((from, to) => {
       const on = request({ socketPath: this.socket, path: from.url, method: from.method, headers: from.headers }, (r) => {

@@ -15,9 +15,9 @@ afterAll(async () => {
 });
 
 const id = (n: number) => `bc-00000000-0000-4000-8000-${n.toString(16).padStart(12, "0")}`;
-const most = { nodes: 20_000, characters: 1_500_000 }; // of a page that a browser lays out at once
+const most = { nodes: 20_000, characters: 1_500_000 }; // limits for a page that a browser lays out at once
 const scroll = ".conversation > .scroll";
-const frames = 12; // between a key and what it writes, at the most
+const frames = 12; // maximum number of frames between a key and its character
 
 type Report = { ran: string[]; asked: string[]; said: string[] };
 
@@ -35,7 +35,7 @@ async function open(path: string): Promise<{ page: Page; report: Report }> {
   return { page, report };
 }
 
-/** Types into the follow-up, and counts the frames until each key is seen there. */
+/** Types into the follow-up field, and counts the frames until each character appears. */
 async function frameCount(page: Page): Promise<number> {
   await page.getByLabel("Follow-up").focus();
   await page.evaluate(`(() => {
@@ -57,10 +57,10 @@ async function frameCount(page: Page): Promise<number> {
 
 const size = (page: Page) => page.evaluate<{ nodes: number; characters: number }>("({ nodes: document.querySelectorAll('*').length, characters: document.body.textContent.length })");
 
-/** Texts that hold a character that turns text around, where it could deceive. */
+/** Texts in which a character that reverses the direction of text could deceive. */
 const turningIn = (page: Page, where: string) => page.evaluate<string[]>(`[...document.querySelectorAll("${where}")].map((e) => e.textContent).filter((t) => /[\\u202A-\\u202E\\u2066-\\u2069]/.test(t)).map((t) => t.slice(0, 200))`);
 
-/** Unfolds all that is in sight, and waits until it is drawn. */
+/** Expands everything that is visible, and waits until it is drawn. */
 async function unfold(page: Page): Promise<void> {
   await page.evaluate(`new Promise((drawn) => {
     document.querySelectorAll(".entry button[aria-expanded='false']").forEach((b) => b.click());

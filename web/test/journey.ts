@@ -3,7 +3,7 @@ import { openBrowser, patience, says } from "./browser";
 import { Gitea } from "./gitea";
 import { Server } from "./server";
 
-// The way of a new user, from the one-time link to a merged branch at a real
+// A new user goes from the one-time link to a merged branch at a real
 // code host, which `make forges` starts. Each step follows from the previous
 // page.
 test("from the link of the first start to a merged branch", { timeout: 600_000 }, async () => {

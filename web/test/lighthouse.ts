@@ -10,13 +10,12 @@ import { Server } from "./server";
 
 // Lighthouse scores of the list and of an agent with many turns, on a phone and
 // on a desktop, with a real server and an empty cache (`make web-lighthouse`).
-// They depend on the machine. RUNS is the number of runs of which each score is
-// the median.
+// The scores depend on the machine. Each is the median of RUNS runs.
 const lighthouse = join(import.meta.dirname, "../../.bin/lighthouse/node_modules/lighthouse/cli/index.js");
 const run = promisify(execFile);
 
-// traced repeats a run of Lighthouse for which Chromium recorded no trace, which
-// happens now and then.
+// traced repeats a Lighthouse run if Chromium has recorded no trace, which
+// happens occasionally.
 async function traced(once: () => Promise<unknown>) {
   for (let left = 3; ; left--) {
     try {
@@ -73,7 +72,7 @@ test("scores", { timeout: 3_600_000 }, async () => {
         for (let n = 0; n < runs; n++) {
           const out = join(dir, "report.json");
           const flags = [`--port=${port}`, "--output=json", `--output-path=${out}`, "--quiet", "--max-wait-for-load=60000", "--only-categories=performance,accessibility,best-practices", ...(device === "desktop" ? ["--preset=desktop"] : [])];
-          await traced(() => run(process.execPath, [lighthouse, server.url + path, ...flags])); // not in this thread, which has the browser's other end
+          await traced(() => run(process.execPath, [lighthouse, server.url + path, ...flags])); // in a separate process, since this thread controls the browser
           reports.push(JSON.parse(readFileSync(out, "utf8")) as Report);
         }
         const report = reports.sort((a, b) => (a.categories["performance"]?.score ?? 0) - (b.categories["performance"]?.score ?? 0))[reports.length >> 1];

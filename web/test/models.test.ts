@@ -29,14 +29,14 @@ test.each([1280, 360])("a model's parameters are chosen for a new agent, %i pixe
   const page = await open("/agents", width);
   await page.keyboard.press("Control+e");
   const dialog = page.getByRole("dialog");
-  await dialog.getByLabel("Effort", { exact: true }).waitFor(); // of the server's default model
+  await dialog.getByLabel("Effort", { exact: true }).waitFor(); // the default model has this parameter
   expect(await options(page, "Effort")).toEqual(["Default (Medium)", "Low", "High"]);
   expect(await options(page, "Thinking")).toEqual(["Default", "On", "Off"]);
   await dialog.getByLabel("Effort", { exact: true }).selectOption("high");
   await dialog.getByLabel("Model", { exact: true }).selectOption("local");
   await dialog.getByLabel("Effort", { exact: true }).waitFor({ state: "detached" });
   await dialog.getByLabel("Model", { exact: true }).selectOption("opus");
-  expect(await dialog.getByLabel("Effort", { exact: true }).inputValue()).toBe(""); // a choice is of one model
+  expect(await dialog.getByLabel("Effort", { exact: true }).inputValue()).toBe(""); // a choice applies to one model only
   expect(await narrow(page)).toBe(true);
   await page.context().close();
 });

@@ -51,7 +51,7 @@ test("file names read as they are, hostile ones too", async () => {
   await page.locator(".file-list .path").first().waitFor();
   const names = hostileNames.map((path) => ({ path })).sort(byPath).map(({ path }) => shownName(path));
   expect(names).toContain("src/⟨U+202E⟩gpj.exe");
-  const long = names.findIndex((n) => n.startsWith("services/checkout/")); // it is cut
+  const long = names.findIndex((n) => n.startsWith("services/checkout/")); // this name is truncated
   const rest = <T>(all: T[]) => all.filter((_, i) => i !== long);
   expect(rest(await seen(page, ".file > header .path"))).toEqual(rest(names));
   const listed = await seen(page, ".file-list .path-name");

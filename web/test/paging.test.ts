@@ -19,7 +19,7 @@ const opened = async (width: number) => {
 };
 const long = "/agents/bc-00000000-0000-4000-8000-00000000000a";
 
-/** The turn lines in sight, with how far each is below the top of the conversation. */
+/** Returns the visible turn lines, each with its distance from the top of the conversation. */
 const inSight = (page: Page) =>
   page.evaluate<[string, number][]>(`(() => {
     const box = document.querySelector(".conversation [role=log]").getBoundingClientRect();
@@ -33,7 +33,7 @@ test("a long conversation opens at its end, and what came before comes without a
   await page.locator(".older").waitFor({ state: "attached" });
   const newest = (await inSight(page)).at(-1)?.[0] ?? "";
   const last = Number(newest.replace(/\D/g, ""));
-  expect(last).toBeGreaterThan(1_000); // of all turns, though few are here
+  expect(last).toBeGreaterThan(1_000); // the number counts all turns, although few are loaded
   await page.locator(".conversation [role=log]").hover();
   let lowest = last;
   for (let i = 0; i < 40 && lowest > last - 120; i++) {
@@ -100,7 +100,7 @@ test("whoever is at the end of what is being written stays there, and whoever re
   }, { timeout: patience, interval: 2_000 }).toBe(true);
   const top = () => page.evaluate<number>(`${log}.scrollTop`);
   let at = -1;
-  await expect.poll(async () => at - (at = await top()), { timeout: patience }).toBe(0); // the key has done its work
+  await expect.poll(async () => at - (at = await top()), { timeout: patience }).toBe(0); // the scrolling has ended
   await longer((await high()) + 80);
   expect(await top()).toBe(at);
   await newest.click();
@@ -128,7 +128,7 @@ test("a click reaches what was pressed, though more is written before the releas
   expect(await place()).toEqual(pressed);
   await page.mouse.up();
   expect(await call.getAttribute("aria-expanded")).not.toBe(before);
-  // Whoever was at the end is there again.
+  // A person who was at the end is there again.
   await expect.poll(() => page.evaluate<number>(`${log}.scrollHeight - ${log}.scrollTop - ${log}.clientHeight`), { timeout: patience }).toBeLessThan(48);
   await page.context().close();
 });

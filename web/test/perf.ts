@@ -10,15 +10,15 @@ import { openBrowser, patience, serveDemo, shifted } from "./browser";
 const id = (n: number) => `bc-00000000-0000-4000-8000-${n.toString(16).padStart(12, "0")}`;
 const server = { url: process.env["ALOFT_URL"] ?? "", key: process.env["ALOFT_API_KEY"] ?? "", long: process.env["LONG_AGENT"] ?? "", short: process.env["SHORT_AGENT"] ?? "" };
 const rounds = 5;
-const watched = 3_000; // milliseconds of frames
-const due = 1_000 / 60; // milliseconds of a frame
+const watched = 3_000; // duration of a measurement, in milliseconds
+const due = 1_000 / 60; // duration of a frame, in milliseconds
 
 type Frames = { rate: number; p50: number; p95: number; late: number; work: number };
 const figures: Record<string, number | Frames> = {};
 const beside: Record<string, number | Frames> = {};
 const median = (all: number[]) => all.sort((a, b) => a - b)[all.length >> 1] ?? 0;
 
-/** Watches the frames of a page while it is scrolled so many pixels with each, or left alone. */
+/** Measures a page's frames while each frame scrolls the page by the given number of pixels, or 0. */
 async function watch(page: Page, scrolled = "", step = 0): Promise<Frames> {
   const inside = await page.context().newCDPSession(page);
   await inside.send("Performance.enable", { timeDomain: "threadTicks" });
@@ -42,7 +42,7 @@ async function watch(page: Page, scrolled = "", step = 0): Promise<Frames> {
   await inside.detach();
   const all = took.reduce((a, b) => a + b, 0);
   took.sort((a, b) => a - b);
-  const late = took.filter((t) => t > 1.5 * due).length; // a frame came when the next was due
+  const late = took.filter((t) => t > 1.5 * due).length; // the frame came after the next was due
   return { rate: (took.length * 1_000) / all, p50: median(took), p95: took[Math.floor(took.length * 0.95)] ?? 0, late: late / took.length, work: work / took.length };
 }
 
@@ -55,7 +55,7 @@ function frames(name: string, what: string, found: Frames, yardstick: Frames): v
   console.log(`${what}: ${told(found)}\n  beside it: ${told(yardstick)}`);
 }
 
-/** Shows another page of the dashboard, and says how long it took until something is there, to the frame. */
+/** Opens another page of the dashboard, and returns the time until its first content is drawn. */
 const goes = (page: Page, path: string, until: string) =>
   page.evaluate<number>(`new Promise((done) => {
     const began = performance.now();
@@ -74,7 +74,7 @@ async function opens(page: Page, agent: string): Promise<number> {
   return median(took);
 }
 
-/** The first load, which nothing is kept for, until something is there. */
+/** Measures the first load with an empty cache, until the first content is drawn. */
 async function loads(browser: Browser, path: string, until: string): Promise<number> {
   const took: number[] = [];
   for (let i = 0; i < rounds; i++) {
@@ -129,7 +129,7 @@ test("how fast it is", { timeout: 300_000 }, async () => {
       beside["opens"] = await opens(page, server.short);
     } else {
       for (const [what, n] of [["1,000", 101], ["10,000", 10], ["100,000", 102]] as const) {
-        await page.goto(`${demo.url}/agents/${id(n)}`); // the demonstration makes its events: no server's page does
+        await page.goto(`${demo.url}/agents/${id(n)}`); // only the demonstration generates its own events
         await page.locator(".ended").waitFor();
         console.log(`an agent of ${what} events is open, at its end: ${(await opens(page, id(n))).toFixed(0)} ms`);
       }
@@ -142,8 +142,8 @@ test("how fast it is", { timeout: 300_000 }, async () => {
   if (out) writeFileSync(out, JSON.stringify({ ...figures, yardstick: beside }));
 });
 
-// On a phone, where the same number of pixels is a larger part of the screen,
-// with a server that replies slowly and out of order.
+// Measures on a phone, where the same shift is a larger part of the screen,
+// against a server that replies slowly and out of order.
 test("nothing moves by itself while a view loads", { timeout: 3 * patience }, async () => {
   const [browser, demo] = await Promise.all([openBrowser(), serveDemo()]);
   const context = await browser.newContext({ viewport: { width: 360, height: 740 }, reducedMotion: "reduce" });

@@ -12,7 +12,7 @@ const url = process.env["ALOFT_URL"] ?? "";
 const key = process.env["ALOFT_API_KEY"] ?? "";
 const repo = process.env["ALOFT_TEST_REPO"] ?? "";
 
-/** Puts a picture where Control+V takes it from. */
+/** Copies a picture to the clipboard. */
 const copyPicture = `new Promise((done, fail) => {
   const canvas = document.createElement("canvas");
   canvas.width = canvas.height = 8;
@@ -20,7 +20,7 @@ const copyPicture = `new Promise((done, fail) => {
   canvas.toBlob((png) => navigator.clipboard.write([new ClipboardItem({ "image/png": png })]).then(done, fail), "image/png");
 })`;
 
-/** Goes on with Tab until it is where it was meant to go. */
+/** Presses Tab until the target has the focus. */
 async function into(page: Page, field: string): Promise<void> {
   for (let n = 0; n < 9 && (await page.locator(`${field}:focus`).count()) === 0; n++) await page.keyboard.press("Tab");
 }
@@ -29,7 +29,7 @@ test("from the key to the diff", { timeout: 600_000 }, async () => {
   const browser = await openBrowser();
   try {
     const context = await browser.newContext({ viewport: { width: 1280, height: 900 } });
-    context.setDefaultTimeout(patience); // of what it opens, too
+    context.setDefaultTimeout(patience); // also applies to pages that the context opens
     await context.grantPermissions(["clipboard-read", "clipboard-write"], { origin: url });
     const page = await context.newPage();
     const said: string[] = [];
@@ -58,7 +58,7 @@ test("from the key to the diff", { timeout: 600_000 }, async () => {
     await page.keyboard.type(repo);
     await page.keyboard.press("Tab");
     await page.keyboard.type("main");
-    for (const letter of ["s", "s", "r"]) { // scripted, Spawned in, Run everything: a list goes to what begins so
+    for (const letter of ["s", "s", "r"]) { // scripted, Spawned in, Run everything: a letter selects the option that begins with it
       await page.keyboard.press("Tab");
       await page.keyboard.press(letter);
     }
@@ -68,7 +68,7 @@ test("from the key to the diff", { timeout: 600_000 }, async () => {
     expect(await ask(server, key, "GET", `/v1/agents/${id}`)).toMatchObject({
       repos: [{ url: repo, startingRef: "main" }], model: "scripted", env: { type: "cloud", name: "Spawned in" }, runMode: "run-everything",
     });
-    await expect.poll(() => page.evaluate("document.querySelector('.shots img')?.naturalWidth"), { timeout: patience }).toBe(8); // as the server keeps it
+    await expect.poll(() => page.evaluate("document.querySelector('.shots img')?.naturalWidth"), { timeout: patience }).toBe(8); // the width of the stored picture
     await page.getByText("Finished", { exact: true }).first().waitFor();
     await page.getByRole("button", { name: /Write/ }).waitFor();
 
@@ -79,7 +79,7 @@ test("from the key to the diff", { timeout: 600_000 }, async () => {
     await page.getByLabel("Follow-up").fill("Say it louder");
     await page.keyboard.press("Control+Enter");
 
-    // The agent asks; one click answers, and what was chosen stays.
+    // The agent asks a question. One click answers it, and the choice stays visible.
     await page.getByRole("button", { name: "In capitals" }).click();
     await page.locator(".asked dd[data-chosen]", { hasText: "In capitals" }).waitFor();
     await page.getByText("It is louder.").waitFor();
@@ -99,7 +99,7 @@ test("from the key to the diff", { timeout: 600_000 }, async () => {
     await settle(browser, page, server);
 
     expect(foreign).toEqual([]);
-    expect(said.filter((s) => !/ (401|409) /.test(s))).toEqual([]); // that nobody is signed in yet is said by a 401, a file that was changed by a 409
+    expect(said.filter((s) => !/ (401|409) /.test(s))).toEqual([]); // expected: 401 before the sign-in, and 409 for a file that was changed
   } finally {
     await browser.close();
   }

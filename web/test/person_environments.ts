@@ -4,14 +4,14 @@ import { patience, says } from "./browser";
 
 type Server = { url: string; key: string; repo: string };
 
-/** The API, as whoever has the key. */
+/** Calls the API with the key. */
 export async function ask(server: Server, key: string, method: string, path: string, body?: unknown): Promise<Record<string, unknown>> {
   const reply = await fetch(server.url + path, { method, headers: { Authorization: `Bearer ${key}` }, ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
   expect(reply.ok, `${method} ${path}: ${reply.status}`).toBe(true);
   return reply.status === 204 ? {} : ((await reply.json()) as Record<string, unknown>);
 }
 
-/** An admin makes an environment, mends it, builds it, gives it a secret and takes a change of it back. */
+/** An admin creates an environment, fixes it, builds it, adds a secret and reverts a change. */
 export async function tendEnvironments(page: Page, server: Server): Promise<void> {
   page.on("dialog", (d) => void d.accept());
   await page.getByRole("link", { name: "Environments", exact: true }).click();
@@ -65,7 +65,7 @@ export async function tendEnvironments(page: Page, server: Server): Promise<void
   await editor.getByText("it runs when the environment is built").waitFor();
 }
 
-/** A person sets a machine up in a terminal, saves it, tries and commits what is proposed; an agent does it, asks first, and what it proposes is kept. */
+/** A person sets up a machine in a terminal, saves it, and tests and commits the proposed environment. Then an agent does the same after a question, and its proposal is kept. */
 export async function setUpMachines(page: Page, server: Server): Promise<void> {
   const begin = async (button: string) => {
     await page.getByRole("link", { name: "Environments", exact: true }).click();
@@ -85,7 +85,7 @@ export async function setUpMachines(page: Page, server: Server): Promise<void> {
   await terminal.getByText("SET2").first().waitFor();
   await page.getByRole("button", { name: "Save as snapshot" }).click();
   await editor.getByText("snapshot-").first().waitFor();
-  await page.reload(); // which loses nothing
+  await page.reload(); // a reload loses nothing
   await editor.getByText("snapshot-").first().waitFor();
   await editor.click();
   await page.keyboard.press("Control+a");
@@ -115,7 +115,7 @@ export async function setUpMachines(page: Page, server: Server): Promise<void> {
   await ask(server, server.key, "DELETE", `/v1/environments/${kept}`);
 }
 
-/** An admin settles something, and a member may not. */
+/** An admin changes a setting, which a member may not. */
 export async function settle(browser: Browser, page: Page, server: Server): Promise<void> {
   await page.getByRole("link", { name: "Settings", exact: true }).click();
   const branch = page.getByLabel("Base branch");

@@ -5,10 +5,10 @@ import { join } from "node:path";
 
 const aloft = join(import.meta.dirname, "../../bin/aloft");
 
-/** A port to come back to after a kill: not one of those (from 32768) that the kernel gives to who asks for any. */
+/** Chooses a port that the server can use again after a kill. It is below 32768, so the kernel does not assign it to others. */
 const anyPort = () => 20_000 + Math.floor(Math.random() * 12_000);
 
-/** A real server, with machines and the scripted model, and a repository of its own. */
+/** A real server with machines, the scripted model and its own repository. */
 export class Server {
   readonly dir = mkdtempSync(join(tmpdir(), "aloft-browser-"));
   readonly repo = join(this.dir, "slug.git");
@@ -17,10 +17,10 @@ export class Server {
   url = "";
   link = "";
 
-  /** What it said when it started. */
+  /** The server's output at its start. */
   said = "";
 
-  /** Starts one; script, unless empty, is what its model plays, and git more lines of the configuration's git. */
+  /** Starts a server. script, unless empty, is the model's script, and git contains additional lines for the git section of the configuration. */
   static async start(script = "", git = ""): Promise<Server> {
     if (!existsSync(aloft)) throw new Error("bin/aloft is not there: run make build");
     const s = new Server();
@@ -32,7 +32,7 @@ export class Server {
     return s;
   }
 
-  /** Starts the server at a port that nobody has. */
+  /** Starts the server at a free port. */
   private async first(): Promise<void> {
     for (let tries = 0; ; tries++) {
       try {
@@ -65,7 +65,7 @@ export class Server {
     this.link = /^Sign in at (\S+)$/m.exec(said)?.[1] ?? "";
   }
 
-  /** Kills the server, as a power cut would. */
+  /** Kills the server with SIGKILL. */
   async kill(): Promise<void> {
     const child = this.child;
     if (!child || child.exitCode !== null) return;
@@ -74,7 +74,7 @@ export class Server {
     await gone;
   }
 
-  /** Writes an empty file into an agent's workspace; the status says whether it is there. */
+  /** Writes an empty file into an agent's workspace, and returns the reply's status. */
   async write(agent: string, path: string): Promise<number> {
     const reply = await fetch(`${this.url}/v1/agents/${agent}/files/contents?path=${path}`, { method: "PUT", headers: { Authorization: `Bearer ${this.key()}` }, body: "" });
     return reply.status;
@@ -84,7 +84,7 @@ export class Server {
     return readFileSync(join(this.dir, "data", "admin.key"), "utf8").trim();
   }
 
-  /** Removes what is left: machines first, which outlive a server that is killed. */
+  /** Removes everything: first the machines, which outlive a killed server. */
   async close(): Promise<void> {
     const api = async (method: string, path: string) => (await fetch(this.url + path, { method, headers: { Authorization: `Bearer ${this.key()}` } })).json();
     const { items } = (await api("GET", "/v1/agents")) as { items: { id: string }[] };

@@ -17,7 +17,7 @@ const sizes = [
   { name: "wall", colorScheme: "light", width: 3840, height: 2160 },
   { name: "wall-dark", colorScheme: "dark", width: 3840, height: 2160 },
 ] as const;
-// The picture of README, if SIZES selects it: npm run --prefix web pictures.
+// The README's picture, if SIZES selects it (npm run --prefix web pictures).
 const readme = { name: "readme", colorScheme: "dark", width: 1440, height: 900 } as const;
 const pictures: Record<string, string> = { "agent-working": "agent.png", "changes-split": "changes.png" };
 const some = chosen("SIZES");

@@ -4,7 +4,7 @@ import { ask } from "./person_environments";
 
 type Server = { url: string; key: string; repo: string };
 
-/** A person gives an agent an MCP server that wants a sign-in, at a provider that is another site to the browser: at first they deny it, then the agent asks and they allow it, and at last the provider ends it. */
+/** A person adds an MCP server that requires a sign-in at a provider on another site. First the person denies it, then the agent asks and the person allows it, and finally the provider revokes it. */
 export async function signInElsewhere(context: BrowserContext, server: Server, tickets: string, provider: string): Promise<void> {
   const page = await context.newPage();
   await page.goto(`${server.url}/settings#mcp-servers`);
@@ -36,7 +36,7 @@ export async function signInElsewhere(context: BrowserContext, server: Server, t
   await page.close();
 }
 
-/** Allows it, and comes back to the agent. */
+/** Allows the sign-in, and returns to the agent's page. */
 async function consent(page: Page, id: string): Promise<void> {
   const allow = page.getByRole("button", { name: "Allow" });
   await allow.waitFor();

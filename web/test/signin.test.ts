@@ -19,7 +19,7 @@ async function newContext(): Promise<BrowserContext> {
   return context;
 }
 
-/** Gives a page a device that says yes to whatever it is asked. */
+/** Gives a page an authenticator that confirms every request. */
 async function withDevice(context: BrowserContext, page: Page): Promise<void> {
   const cdp = await context.newCDPSession(page);
   await cdp.send("WebAuthn.enable");
@@ -47,7 +47,7 @@ test("somebody signs in, whichever way", async () => {
 
   await page.goto(server.link);
   await account(page).waitFor();
-  expect(page.url()).toBe(`${server.url}/account`); // the link is gone from the address
+  expect(page.url()).toBe(`${server.url}/account`); // the address no longer contains the link
   expect(await page.evaluate("document.cookie + JSON.stringify({...localStorage, ...sessionStorage})")).not.toContain("aloft_");
   await page.getByLabel("E-mail address").fill("ada@example.com");
   await says(page.getByText("Saved"), () => button(page, "Save").click());

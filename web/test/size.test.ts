@@ -6,7 +6,7 @@ import { build } from "vite";
 import { expect, test } from "vitest";
 
 const firstLoad = 140 << 10; // bytes, compressed
-const firstFiles = 6; // each costs a round trip, or a part of one
+const firstFiles = 6; // each file costs up to a round trip
 const root = join(import.meta.dirname, "..");
 
 // The files that a browser fetches before it shows the agents: the page, what
@@ -14,7 +14,7 @@ const root = join(import.meta.dirname, "..");
 test("the first load is small, and everything is packed", async () => {
   const dir = mkdtempSync(join(tmpdir(), "aloft-web-"));
   try {
-    process.env["NODE_ENV"] = "production"; // not the test's own
+    process.env["NODE_ENV"] = "production"; // instead of the test's value
     await build({ root, mode: "production", logLevel: "error", build: { outDir: dir } });
     const names = readdirSync(dir, { recursive: true, encoding: "utf8" }).filter((n) => statSync(join(dir, n)).isFile());
     expect(names.filter((n) => !/\.(gz|br)$/.test(n))).toEqual([]);

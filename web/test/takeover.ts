@@ -4,9 +4,9 @@ import { expect } from "vitest";
 import { corner, patience } from "./browser";
 
 /**
- * What a person does who takes over: changes a file that the agent has made,
- * uploads and downloads, types in a terminal, sees what listens on a port, uses a desktop, watches what the agent records of it, and has a
- * subagent use it, too.
+ * A person takes over: changes a file that the agent has made, uploads and
+ * downloads files, types in a terminal, opens a program on a port, uses a desktop,
+ * watches the agent's recording of it, and has a subagent use it.
  * The page shows the agent, which has written greeting.txt.
  */
 export async function takeOver(page: Page): Promise<void> {
@@ -32,7 +32,7 @@ async function changeFiles(page: Page): Promise<void> {
     await page.getByText("Not saved", { exact: true }).waitFor();
   };
   await write("by hand\n");
-  await page.reload(); // which loses nothing
+  await page.reload(); // a reload loses nothing
   await editor.getByText("by hand").waitFor();
   await page.getByText("Restored from before").waitFor();
   await editor.click();
@@ -43,7 +43,7 @@ async function changeFiles(page: Page): Promise<void> {
   const contents = `/v1/agents/${/bc-[0-9a-f-]+/.exec(page.url())?.[0]}/files/contents?path=greeting.txt`;
   await write("twice\n");
   expect(await page.evaluate(`fetch("${contents}", { method: "PUT", body: "theirs\\n" }).then((r) => r.status)`)).toBe(200);
-  await page.keyboard.press("Control+s"); // unless the page has seen it by itself
+  await page.keyboard.press("Control+s"); // unless the page has already noticed the change
   await page.getByText("This file changed in the machine").waitFor();
   expect(await page.evaluate(`fetch("${contents}").then((r) => r.text())`)).toBe("theirs\n");
   await page.getByRole("button", { name: "Overwrite" }).click();
@@ -54,7 +54,7 @@ async function changeFiles(page: Page): Promise<void> {
   const upload = (buffer: Buffer) => page.locator("input[type=file]").setInputFiles({ name: "<b>up & down.bin", mimeType: "application/octet-stream", buffer });
   await upload(bytes.subarray(1));
   await row(page, "<b>up & down.bin").waitFor();
-  await upload(bytes); // over what is there, once one has said so
+  await upload(bytes); // replaces the existing file after a confirmation
   await page.getByRole("dialog").getByRole("button", { name: "Replace", exact: true }).click();
   await page.getByRole("dialog").waitFor({ state: "detached" });
   await page.locator(".file-sending").waitFor({ state: "detached" });
@@ -98,13 +98,13 @@ async function useMachine(page: Page): Promise<void> {
   await page.locator(".call", { hasText: "look at the terminals" }).getByText("LISTENS1").first().waitFor();
 }
 
-/** What the window on the desktop has heard. */
+/** Returns the keys that the window on the desktop has received. */
 async function pressed(page: Page): Promise<string> {
   const { origin, pathname } = new URL(page.url());
   return (await page.request.get(`${origin}/v1/agents/${/bc-[0-9a-f-]+/.exec(pathname)?.[0]}/files/contents?path=pressed`)).text();
 }
 
-/** Has the desktop started by looking at it, sees what is painted there, and is heard by what runs there. */
+/** Opens the desktop, which starts it, sees the painted colour, and types into a window that receives the keys. */
 async function useDesktop(page: Page): Promise<void> {
   const terminal = page.locator(".xterm-rows");
   await page.getByRole("link", { name: "Machine" }).click();
@@ -121,7 +121,7 @@ async function useDesktop(page: Page): Promise<void> {
   await page.getByRole("button", { name: "Desktop" }).click();
   await expect.poll(() => page.evaluate(corner), { timeout: patience }).toEqual([0x20, 0x60, 0xa0]);
   await page.getByRole("button", { name: "Take over" }).click();
-  await page.locator(".desktop canvas").click(); // in its middle, where the window is that is to be heard
+  await page.locator(".desktop canvas").click(); // in the middle, on the window that must get the keys
   await expect.poll(async () => {
     await page.keyboard.press("z");
     return pressed(page);
@@ -130,7 +130,7 @@ async function useDesktop(page: Page): Promise<void> {
   await terminal.getByText("PRESSEDz").first().waitFor();
 }
 
-/** Has the agent record the desktop, which is painted, and look at what it has recorded; both are seen here. */
+/** Has the agent record the painted desktop and view the recording. The page must show both. */
 async function watchRecording(page: Page): Promise<void> {
   await page.getByRole("link", { name: "Conversation" }).click();
   await page.getByLabel("Follow-up").fill("Record the desktop");
@@ -144,7 +144,7 @@ async function watchRecording(page: Page): Promise<void> {
   await expect.poll(() => page.evaluate(middle("document.querySelector('.call img')")), { timeout: patience }).toBe(true);
 }
 
-/** Has the agent give the window a key, by a subagent: the window hears it, and what was done is read beside what was seen. */
+/** Has a subagent press a key in the window. The window must receive the key, and the page must show the actions beside the screenshots. */
 async function haveItUsed(page: Page): Promise<void> {
   await page.getByLabel("Follow-up").fill("Try the window");
   await page.keyboard.press("Control+Enter");
@@ -159,7 +159,7 @@ async function haveItUsed(page: Page): Promise<void> {
   expect(await page.evaluate(middle(img))).toBe(true);
 }
 
-/** Whether a video or a picture is about as blue in its middle as the desktop was painted. */
+/** A script that reports whether the middle of a video or picture is about as blue as the painted desktop. */
 const middle = (what: string) => `((shown) => {
   if (!shown) return false;
   const canvas = document.createElement("canvas");
@@ -170,7 +170,7 @@ const middle = (what: string) => `((shown) => {
   return Math.abs(r - 0x20) < 24 && Math.abs(g - 0x60) < 24 && Math.abs(b - 0xa0) < 24;
 })(${what})`;
 
-/** Goes into the machine, which may sleep. */
+/** Connects to the machine, which may be asleep. */
 async function enter(page: Page, inside: ReturnType<Page["locator"]>): Promise<void> {
   const wake = page.getByRole("button", { name: "Wake and connect" });
   await inside.or(wake).first().waitFor();

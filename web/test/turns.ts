@@ -1,8 +1,8 @@
 import type { Page } from "playwright-core";
 
 /**
- * On the page of an agent that is free, whose changes hold the line HELLO: a comment
- * on that line reaches the agent, and its prompt is edited and sent again.
+ * The page shows an idle agent whose changes contain the line HELLO. A comment on
+ * that line reaches the agent, and the agent's prompt is edited and sent again.
  */
 export async function commentAndResend(page: Page): Promise<void> {
   await page.getByRole("link", { name: "Changes", exact: true }).click();
