@@ -22,14 +22,14 @@ import (
 
 const module = "aloft/"
 
-// mayImport is the architecture. A package may import, of our own packages,
-// only those that its line allows; the longest matching line is the one that
-// counts. What is not listed here does not pass.
+// mayImport is the architecture. Of our own packages, a package may import only
+// those that its line allows. If several lines match, the longest applies. A package
+// without a line fails the test.
 //
-// It says the five rules: control and guest never import each other; nouns do
-// no I/O and import no wing; an adapter knows its noun and one outside thing,
-// never a sibling; only cmd/*, internal/server and internal/cli/host name implementations; generated types stop at
-// the RPC door.
+// The lines implement five rules: control and guest never import each other; nouns do
+// no I/O and import no wing; an adapter imports its noun and one external library,
+// never a sibling; only cmd/*, internal/server and internal/cli/host name
+// implementations; generated types stop at the RPC boundary.
 var mayImport = map[string][]string{
 	"cmd/...":         {"..."}, // main packages combine all others
 	"internal/server": {"..."}, // this package combines the parts of a server

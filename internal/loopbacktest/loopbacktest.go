@@ -31,7 +31,7 @@ func Closed(t testing.TB) string {
 	return fmt.Sprintf("127.0.0.1:%d", in4.Port)
 }
 
-// Free returns an address for a program to listen on. Its host is one of the
+// Free returns an address on which a program can listen. Its host is one of the
 // sixteen million loopback addresses, so no other test uses it.
 func Free(t testing.TB) string {
 	t.Helper()

@@ -21,8 +21,8 @@ type Server struct {
 	Socket  string // path of the unix socket that serves VNC, without a password
 }
 
-// Start starts a display of that size in pixels and 24 bits, and returns once
-// it accepts connections.
+// Start starts a display with the given size in pixels and 24 bits per pixel,
+// and returns once the display accepts connections.
 func Start(t testing.TB, width, height int) Server {
 	t.Helper()
 	program := need.Command(t, "Xtigervnc")

@@ -46,8 +46,8 @@ type Provider struct {
 	mu        sync.Mutex
 	resources []string
 	made      int           // number of clients registered
-	sent      []string      // secrets that were sent to clients
-	lasts     time.Duration // lifetime of tokens that clients are told; 0 is the true one
+	sent      []string      // secrets that the provider has sent to clients
+	lasts     time.Duration // lifetime of tokens that the provider reports to clients; 0 means the true lifetime
 }
 
 // New starts a provider.
@@ -97,8 +97,8 @@ func (p *Provider) TokensLast(d time.Duration) {
 	p.lasts = d
 }
 
-// Sent returns the secrets that were sent to clients: tokens, codes and
-// verifiers.
+// Sent returns the secrets that the provider has sent to clients: tokens, codes
+// and verifiers.
 func (p *Provider) Sent() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -240,7 +240,7 @@ func (p *Provider) denied(w http.ResponseWriter, r *http.Request) {
 func reply(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the client may have gone
+	_ = json.NewEncoder(w).Encode(body) // the client may have disconnected
 }
 
 // Guard serves inner to users with a valid token, and returns the URL of the
@@ -260,7 +260,7 @@ func (p *Provider) Guard(inner http.Handler) string {
 	return resource
 }
 
-// knows asks the provider for the user of a token.
+// knows asks the provider to which user a token belongs.
 func (p *Provider) knows(ctx context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL+"/userinfo", nil)
 	if err != nil {
@@ -316,8 +316,8 @@ func Visit(t testing.TB, address, person, callback string) url.Values {
 	return back
 }
 
-// records is the library's storage with its own clients: the library's are a
-// map that all providers share.
+// records is the library's storage with its own clients. The library's own
+// clients are in a map that all providers share.
 type records struct {
 	*storage.Storage
 	provider *Provider

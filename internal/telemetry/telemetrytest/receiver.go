@@ -37,7 +37,7 @@ type Receiver struct {
 	logs     []*logspb.LogRecord
 	all      strings.Builder
 	requests int
-	changed  chan struct{} // closed at the next request
+	changed  chan struct{} // closed when the next request arrives
 }
 
 // Start starts a receiver that requires the token; it stops at the end of the
@@ -133,21 +133,21 @@ func (r *Receiver) Spans() map[string]*tracepb.Span {
 	return byName
 }
 
-// AllSpans returns the spans so far, in order of arrival.
+// AllSpans returns the spans received so far, in order of arrival.
 func (r *Receiver) AllSpans() []*tracepb.Span {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]*tracepb.Span(nil), r.spans...)
 }
 
-// Metric returns the newest metric of that name, or nil.
+// Metric returns the newest metric with the given name, or nil.
 func (r *Receiver) Metric(name string) *metricspb.Metric {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.metrics[name]
 }
 
-// Logs returns the records so far.
+// Logs returns the log records received so far.
 func (r *Receiver) Logs() []*logspb.LogRecord {
 	r.mu.Lock()
 	defer r.mu.Unlock()

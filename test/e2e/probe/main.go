@@ -1,12 +1,11 @@
-// Command probe runs inside a machine and tries, one by one, what nobody there
-// may do. It prints a line for each attempt with its name and result: the name
-// of the error, or "done". It does not judge the results; the test that runs it
-// does.
+// Command probe runs inside a machine and attempts, one by one, everything that is
+// forbidden there. For each attempt it prints a line with the name and the result:
+// the name of the error, or "done". The test that runs the probe judges the results.
 //
-// With the argument "calls" it tries only system calls. Otherwise its arguments
-// say what to look for: a word that occurs only in command lines of processes
-// of the host, a port on the host's loopback, the name of an abstract socket of
-// the host, and the host's folder with the layers of all machines.
+// With the argument "calls" the probe attempts only system calls. Otherwise its
+// arguments are a word that occurs only in command lines of the host's processes, a
+// port on the host's loopback, the name of an abstract socket of the host, and the
+// host's folder with the layers of all machines.
 package main
 
 import (

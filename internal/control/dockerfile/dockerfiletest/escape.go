@@ -65,7 +65,7 @@ func (b *bench) escape(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(host, "secret"), []byte(secret), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(host, 0o777); err != nil { // the cell must isolate even without the help of file permissions
+	if err := os.Chmod(host, 0o777); err != nil { // the cell must isolate builds even without file permissions
 		t.Fatal(err)
 	}
 	up := strings.Repeat("../", 12) + host
@@ -86,7 +86,8 @@ func (b *bench) escape(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			out, err := b.raw(t, text, map[string]string{"link": host})
 			for _, line := range out.lines {
-				// Engines print the steps, so skip lines with the command itself.
+				// Engines print the steps, so skip lines that contain the
+				// command itself.
 				if strings.Contains(line, secret) && !strings.Contains(line, "RUN") && !strings.Contains(line, "echo") {
 					t.Errorf("it has read a file of the host: %v\n%s", err, out)
 				}
@@ -136,8 +137,8 @@ func (b *bench) limits(t *testing.T) {
 	}
 }
 
-// apart checks that builds of two repositories share neither caches nor images
-// by id.
+// apart checks that builds of two repositories share neither caches nor, by id,
+// images.
 func (b *bench) apart(t *testing.T) {
 	for i, c := range []struct {
 		repository string

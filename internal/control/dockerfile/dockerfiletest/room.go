@@ -11,8 +11,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// room checks that the bytes written by a step are counted, including deleted
-// files, and that exceeding the limit ends the build and frees the space.
+// room checks that the bytes that a step writes are counted, including deleted
+// files, and that a build that exceeds the limit ends and frees the space.
 func (b *bench) room(t *testing.T) {
 	const size = 48 << 20
 	of := func() *dockerfile.RunningBuild {

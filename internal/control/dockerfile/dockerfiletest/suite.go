@@ -40,13 +40,13 @@ import (
 	"aloft/internal/policy"
 )
 
-// A bench is an engine and a repository to build from.
+// A bench is an engine and a repository from which it builds.
 type bench struct {
 	*dockerfile.Builder
 	repo string
 }
 
-// base is the start of each Dockerfile in the suite.
+// base is the beginning of each Dockerfile in the suite.
 const base = "FROM scratch AS base\nCOPY busybox /bin/busybox\nCOPY busybox /bin/sh\n"
 
 // Run runs the suite on an engine.
@@ -346,7 +346,8 @@ func (b *bench) ignore(t *testing.T) {
 	}
 }
 
-// cache builds a step with random output twice and expects the same output.
+// cache builds a step with random output twice. Both builds must have the same
+// output.
 func (b *bench) cache(t *testing.T) {
 	spec := dockerfile.Spec{Contents: base + "RUN busybox head -c 16 /dev/urandom | busybox sha256sum >/random\n"}
 	var first string

@@ -97,7 +97,7 @@ func FuzzAnswers(f *testing.F, with func(client *http.Client) forge.Forge) {
 	})
 }
 
-// plain fails the test unless each text is one plain line.
+// plain fails the test unless each text is a single line of plain text.
 func plain(t *testing.T, texts ...string) {
 	t.Helper()
 	for _, s := range texts {

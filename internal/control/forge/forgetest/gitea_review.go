@@ -9,8 +9,8 @@ import (
 	"aloft/internal/control/forge/fake"
 )
 
-// giteaJob returns the address of the page of a check's job, which is relative,
-// or of an external status.
+// giteaJob returns the address of a check's page: a relative address for a job,
+// or the address of an external status.
 func giteaJob(s *Server, c forge.Check) string {
 	if strings.HasPrefix(c.Name, "lint") {
 		return "https://ci.test/1"

@@ -71,8 +71,8 @@ func gitHubReviews(s *Server) {
 	s.route("POST /graphql", "", func(c *call) (any, error) { return s.graphQL(c) })
 }
 
-// gitHubSchema is the part of GitHub's GraphQL schema that the server has: the
-// type of each field of a type, and its arguments.
+// gitHubSchema is the part of GitHub's GraphQL schema that the server
+// implements: for each type, the type and the arguments of each field.
 var gitHubSchema = map[string]map[string]string{
 	"Query":                                  {"repository": "Repository", "node": "PullRequestReviewThread"},
 	"Mutation":                               {"addPullRequestReviewThreadReply": "AddPullRequestReviewThreadReplyPayload", "resolveReviewThread": "ResolveReviewThreadPayload"},
@@ -91,8 +91,8 @@ var gitHubSchema = map[string]map[string]string{
 // selection is the part of an object that a query selects, by field name.
 type selection map[string]selection
 
-// parseGraphQL returns the query's selection. It refuses fields that the schema
-// does not have, and objects without a selection.
+// parseGraphQL returns the query's selection. It rejects fields that the schema
+// lacks, and objects without a selection.
 func parseGraphQL(query string) (all selection, err error) {
 	words := strings.Fields(strings.NewReplacer("{", " { ", "}", " } ", "(", " ( ", ")", " ) ", ",", " ").Replace(query))
 	at := 0
@@ -184,8 +184,8 @@ func project(v any, s selection) any {
 	return v
 }
 
-// graphQL answers queries of review threads. Like GitHub, it reports failures
-// with the status 200.
+// graphQL replies to queries about review threads. Like GitHub, it reports
+// failures with the status 200.
 func (s *Server) graphQL(c *call) (any, error) {
 	v, err := decode[struct {
 		Query     string

@@ -155,7 +155,7 @@ func gitLab(s *Server) {
 			case forge.Failure:
 				v["status"] = "failed"
 			}
-			// A job of an older, failed pipeline.
+			// This job belongs to an older pipeline that failed.
 			old := map[string]any{"id": 1 + i, "name": k.Name, "status": "failed", "allow_failure": false, "ref": "refs/merge-requests/1/head"}
 			all = append(all, v, old)
 		}
@@ -173,8 +173,8 @@ func gitLab(s *Server) {
 	gitLabReviews(s)
 }
 
-// gitLabNotes returns the comments and a note of the host, in the order that the call asks
-// for.
+// gitLabNotes returns the comments and a system note, in the order that the request
+// specifies.
 func (c *call) gitLabNotes(said []forge.Comment, system string) []any {
 	all := []any{}
 	for _, v := range said {

@@ -11,7 +11,7 @@ import (
 // gitLabThread returns the id of a discussion.
 func gitLabThread(id string) string { return fmt.Sprintf("%040x", 0xabc000+atoi(id)) }
 
-// gitLabPosition returns the place of a comment on a line, or nil.
+// gitLabPosition returns the position of a comment on a line, or nil.
 func gitLabPosition(c forge.Comment) any {
 	if c.Path == "" {
 		return nil
@@ -71,7 +71,7 @@ func gitLabReviews(s *Server) {
 		return discussion(t), err
 	})
 	gitLabPosting(s, discussion)
-	// GitLab keeps one verdict per reviewer, without a text.
+	// GitLab stores one verdict per reviewer, without a text.
 	latest := func(c *call) (forge.ReviewVerdict, error) {
 		all, err := s.Fake.Reviews(c.Context(), c.repo, c.number)
 		if len(all) == 0 {

@@ -164,8 +164,8 @@ func setStatus(t *testing.T, h Host) {
 	}
 }
 
-// dieWhilePosting makes the host die before each of the comments, and before the
-// review is complete.
+// dieWhilePosting makes the host die before each comment, and before the review
+// is complete.
 func dieWhilePosting(t *testing.T, s *Server, h Host) {
 	commit := h.Push(t, "b")
 	p := open(t, h, "b")
@@ -196,7 +196,7 @@ func dieWhilePosting(t *testing.T, s *Server, h Host) {
 	}
 }
 
-// dropReviewReply loses the response to the last request of a review.
+// dropReviewReply loses the response to a review's last request.
 func dropReviewReply(t *testing.T, s *Server, h Host) {
 	commit := h.Push(t, "b")
 	p := open(t, h, "b")

@@ -6,8 +6,8 @@ import (
 	"aloft/internal/control/forge"
 )
 
-// StartReview adds a comment to the pending review that a person with the token
-// prepares on the host's pages.
+// StartReview adds a comment to the pending review that the token's user
+// prepares on the host's website.
 func (s *Server) StartReview(number int, body string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -25,8 +25,8 @@ func (a Answer) handle(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte(a.Body))
 }
 
-// refused checks every kind of unsuccessful or malformed response: each must
-// yield the right error code and a hint, and contain no token.
+// refused checks every kind of unsuccessful or malformed response. Each must
+// lead to the right error code and a hint, and no error may contain a token.
 func refused(t *testing.T, s *Server, h Host) {
 	const page = "<!doctype html><title>Sign in</title>"
 	for name, c := range map[string]struct {

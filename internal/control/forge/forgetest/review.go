@@ -8,7 +8,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// threads reads, answers and resolves a thread.
+// threads reads a thread, replies to it and resolves it.
 func threads(t *testing.T, h Host) {
 	h.Push(t, "b")
 	p := open(t, h, "b")

@@ -49,7 +49,7 @@ type Server struct {
 	empty   bool                        // whether the pending review exists, even without comments
 }
 
-// dialect describes differences between hosts, apart from their routes.
+// dialect describes how hosts differ, apart from their routes.
 type dialect struct {
 	path    string // path of the API
 	token   func(h http.Header) string
@@ -116,7 +116,7 @@ func At[F forge.Forge](adapter func(forge.Options) (F, error)) func(testing.TB, 
 	}
 }
 
-// Next makes h answer the next request.
+// Next makes h reply to the next request.
 func (s *Server) Next(h http.HandlerFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +148,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// call is a request being answered.
+// call is a request to which the server has not replied yet.
 type call struct {
 	*http.Request
 	s      *Server

@@ -35,12 +35,12 @@ type Host struct {
 	SubmitReview func(t testing.TB, number int, verdict forge.ReviewVerdict, body string)
 	// SetLog sets the log of a check; nil if the test cannot.
 	SetLog func(t testing.TB, commit, check, log string)
-	// NoReply reports that the host cannot reply to a thread.
+	// NoReply is set if the host's threads accept no replies.
 	NoReply bool
 	// Add creates another repository that the token can access; nil if the test
 	// cannot.
 	Add func(t testing.TB, path string)
-	// Reviewer is a user who can be asked to review.
+	// Reviewer is a user whom the forge can ask for a review.
 	Reviewer string
 	// Token returns the same forge with another token; nil if the forge has no
 	// tokens.
@@ -48,7 +48,7 @@ type Host struct {
 }
 
 // Run checks that a forge behaves as [forge.Forge] and the other interfaces
-// document.
+// specify.
 func Run(t *testing.T, host func(t *testing.T) Host) {
 	for name, test := range map[string]func(*testing.T, Host){
 		"OpenAgainGivesTheSame": openAgain, "OpenAfterCloseOpensAnother": openAfterClose, "DraftsAndLongTexts": texts,
@@ -127,7 +127,7 @@ func texts(t *testing.T, h Host) {
 	if len(p.Body) < 60_000 || len(p.Body) > forge.MaxBody || !strings.HasSuffix(p.Body, "…") {
 		t.Errorf("a body of %d bytes, which ends in %q", len(p.Body), p.Body[max(len(p.Body)-20, 0):])
 	}
-	// Changing the title keeps a draft a draft.
+	// Changing the title of a draft keeps it a draft.
 	if p, err = h.Forge.Update(t.Context(), h.Repo, p.Number, forge.Change{Title: new("Short")}); err != nil || !p.Draft || p.Title != "Short" {
 		t.Errorf("after the title: %+v, %v", p, err)
 	}

@@ -13,7 +13,7 @@ import (
 func newLayerID() string { return "snapshot-20260102-" + uuid.NewString() }
 
 // snapshotter creates a machine whose disk can be saved. It skips the test if
-// the runtime has none.
+// the runtime cannot save disks.
 func (h Harness) snapshotter(t *testing.T, r machine.Runtime, id, layer string) machine.Snapshotter {
 	t.Helper()
 	spec := h.Spec
@@ -26,8 +26,8 @@ func (h Harness) snapshotter(t *testing.T, r machine.Runtime, id, layer string) 
 	return s
 }
 
-// started checks that the machine runs and that guests have started want times
-// on its disk.
+// started checks that the machine runs and that its disk has counted want
+// starts of a guest.
 func (h Harness) started(t *testing.T, m machine.Machine, want int) {
 	t.Helper()
 	if reply := h.checkAnswers(t, m); h.Standin && reply.Starts != want {
@@ -72,7 +72,7 @@ func testFreeze(t *testing.T, h Harness) {
 		t.Fatal(err)
 	}
 	// Two machines from one layer, and the original machine, must not see each
-	// other's changes. This must also hold for a server that has restarted.
+	// other's changes, even after a restart of the server.
 	after := h.New(t, dir)
 	second, third := h.snapshotter(t, r, "m-2", layer), h.snapshotter(t, after, "m-3", layer)
 	h.started(t, second, 2)

@@ -19,13 +19,13 @@ import (
 
 // A Harness describes a runtime under test.
 type Harness struct {
-	// New returns a new Runtime on dir, as a starting server does. Calling it
-	// twice with one dir simulates a restart of the server.
+	// New returns a new Runtime on dir, as a server does when it starts. A
+	// second call with the same dir simulates a restart of the server.
 	New func(t *testing.T, dir string) machine.Runtime
 	// Spec describes the machines to create, without the ID. The guest in these
 	// machines serves [mux]; see Standin.
 	Spec machine.Spec
-	// Standin means that the guest is the stand-in of package standin, which
+	// Standin is set if the guest is the stand-in of package standin, which
 	// counts its starts on its disk.
 	Standin bool
 	// Kill kills PID 1 of the machine, as kill -9 on the host does.
@@ -86,7 +86,8 @@ func (h Harness) create(t *testing.T, r machine.Runtime, id string) machine.Mach
 	return m
 }
 
-// within returns a context with a timeout for operations that should be quick.
+// within returns a context with a timeout for operations that are normally
+// quick.
 func within(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -112,7 +113,8 @@ func Connect(t testing.TB, m machine.Machine) *mux.Conn {
 	return c
 }
 
-// checkAnswers checks that a guest answers at the other end of a new connection.
+// checkAnswers checks that a guest replies at the other end of a new
+// connection.
 func (h Harness) checkAnswers(t *testing.T, m machine.Machine) standin.Reply {
 	t.Helper()
 	c := Connect(t, m)

@@ -9,7 +9,7 @@ import (
 	"aloft/internal/control/model"
 )
 
-// Hostile sends a request to a model with a hostile server, and fails the test
+// Hostile sends a request to a model whose server is hostile. It fails the test
 // unless the stream ends as [model.Model] requires: with one complete reply
 // that can be stored, or with one error of the provider.
 func Hostile(t *testing.T, m model.Model, req model.Request, within time.Duration) {

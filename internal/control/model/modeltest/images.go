@@ -20,8 +20,9 @@ import (
 	"testing"
 )
 
-// Models for images. GPTImage refuses response_format and reports tokens. DallE
-// sends a URL unless it is asked for base64, and reports no tokens.
+// Models that generate images. GPTImage rejects response_format and reports
+// tokens. DallE sends a URL unless the request asks for base64, and reports no
+// tokens.
 const (
 	GPTImage    = "gpt-image-1"
 	DallE       = "dall-e-3"
@@ -40,19 +41,19 @@ func PNG(width, height int) []byte {
 	im.Set(0, 0, color.White)
 	var b bytes.Buffer
 	if err := png.Encode(&b, im); err != nil {
-		panic(fmt.Sprintf("modeltest: %v", err)) // a buffer takes everything
+		panic(fmt.Sprintf("modeltest: %v", err)) // writing to a buffer cannot fail
 	}
 	return b.Bytes()
 }
 
-// Painted is a request that an [ImageServer] has answered with an image.
+// Painted is a request to which an [ImageServer] has replied with an image.
 type Painted struct {
 	Path, Model, Description string
 	References               [][]byte
 }
 
-// ImageServer is a fake of a provider's API for images. Its methods are safe
-// for concurrent use.
+// ImageServer is a fake of a provider's image API. Its methods are safe for
+// concurrent use.
 type ImageServer struct {
 	URL string // the base_url in a user's configuration
 
@@ -62,10 +63,10 @@ type ImageServer struct {
 	image   []byte
 }
 
-// NewImages starts a server that speaks OpenAI's API for images.
+// NewImages starts a server that implements OpenAI's image API.
 func NewImages(t testing.TB) *ImageServer { return startImages(t, "/v1", openAIImages) }
 
-// NewGoogleImages starts a server that speaks the Gemini API for images.
+// NewGoogleImages starts a server that implements the Gemini API for images.
 func NewGoogleImages(t testing.TB) *ImageServer { return startImages(t, "", googleImages) }
 
 func startImages(t testing.TB, prefix string, answer func(*http.Request, []byte) (Painted, func(image []byte) any, error)) *ImageServer {
@@ -98,7 +99,7 @@ func startImages(t testing.TB, prefix string, answer func(*http.Request, []byte)
 	return s
 }
 
-// Painted returns the requests that were answered with an image.
+// Painted returns the requests to which the server has replied with an image.
 func (s *ImageServer) Painted() []Painted {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -293,8 +293,8 @@ func checkTurns(q messagesRequest, marks *int) error {
 	return nil
 }
 
-// checkThinking rejects missing or modified reasoning in the current turn, that
-// is, in the replies since the last message of a person.
+// checkThinking rejects missing or modified reasoning in the current turn: the
+// replies since the last message that a person has written.
 func checkThinking(q messagesRequest, issued []Reply) error {
 	none := 0
 	turn := len(q.Messages) // index of the first reply of the current turn

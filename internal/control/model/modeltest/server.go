@@ -94,17 +94,17 @@ type dialect struct {
 	broken  func(kind, words string) string             // an event that reports an error
 }
 
-// NewAnthropic starts a server that speaks the Messages API. It sends the
-// replies of the script in order; a request after the last fails the test.
+// NewAnthropic starts a server that implements the Messages API. It sends the
+// script's replies in order. A request after the last reply fails the test.
 func NewAnthropic(t testing.TB, script ...Reply) *Server { return start(t, messagesDialect, script) }
 
-// NewChat starts a server that speaks OpenAI's Chat Completions.
+// NewChat starts a server that implements OpenAI's Chat Completions.
 func NewChat(t testing.TB, script ...Reply) *Server { return start(t, chatDialect, script) }
 
-// NewResponses starts a server that speaks OpenAI's Responses.
+// NewResponses starts a server that implements OpenAI's Responses.
 func NewResponses(t testing.TB, script ...Reply) *Server { return start(t, responsesDialect, script) }
 
-// NewGoogle starts a server that speaks the Gemini API.
+// NewGoogle starts a server that implements the Gemini API.
 func NewGoogle(t testing.TB, script ...Reply) *Server { return start(t, googleDialect, script) }
 
 func start(t testing.TB, d dialect, script []Reply) *Server {
@@ -122,8 +122,8 @@ func start(t testing.TB, d dialect, script []Reply) *Server {
 	return s
 }
 
-// Answer replaces the script. answer is called for each valid request, with its
-// number from 0.
+// Answer replaces the script by a function, which the server calls for each
+// valid request with the request's number, from 0.
 func (s *Server) Answer(answer func(n int, r Request) Reply) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -241,8 +241,8 @@ func runReplies(t *testing.T, open opener) {
 			conversation.Message{Role: conversation.User, Blocks: []conversation.Block{{Text: "also this"},
 				{Result: &conversation.ToolResult{CallID: "functions.Read:0 " + strings.Repeat("x", 80), Text: "bad \xff arguments", Error: true}},
 				{Result: &conversation.ToolResult{CallID: "nobody", Text: "orphan"}}}})
-		// Gemini requires a signature with each call; for another provider's
-		// call a placeholder is sent.
+		// Gemini requires a signature with each call. A placeholder is sent for
+		// another provider's call.
 		replied(t, m, req)
 	})
 }

@@ -94,8 +94,8 @@ func runThinking(t *testing.T, p Provider, open opener) {
 			t.Errorf("%d requests, refused: %q", n, refused)
 		}
 	})
-	// Reasoning may be rejected because it comes from another account, or
-	// because the conversation before it was compacted.
+	// A provider may reject reasoning because it comes from another account, or
+	// because the earlier conversation was compacted.
 	t.Run("WhatIsRefusedIsLeftOut", func(t *testing.T) {
 		_, m := open(t, Reply{Thinking: thought, Calls: []Call{{Name: "Read", Args: `{"path":"a"}`}}})
 		req := ask("read a")

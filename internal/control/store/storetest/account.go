@@ -115,7 +115,7 @@ func testExpiringKeys(t *testing.T, s Store) {
 	}
 	forever := add("forever", time.Time{})
 	add("old", time.Now().Add(-time.Hour))
-	soon := add("soon", time.Now().Add(time.Hour)) // adding a key deletes expired ones
+	soon := add("soon", time.Now().Add(time.Hour)) // adding a key deletes expired keys
 	for _, want := range []account.APIKey{forever, soon} {
 		if got, err := s.Key(t.Context(), want.Hash); err != nil || got != want {
 			t.Errorf("key %v, %v; want %v", got, err, want)

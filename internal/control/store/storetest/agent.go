@@ -397,7 +397,7 @@ func testDelete(t *testing.T, s Store) {
 	if err != nil || len(open) != 1 || open[0].ID != keptRun {
 		t.Errorf("open runs are %v, %v; want that of %s", open, err, kept)
 	}
-	// The id can be used again, and the earlier content does not reappear.
+	// The id can be used again, and the old content does not reappear.
 	mustAppend(t, s, store.Append{AgentID: agentID, IfHead: ptr(0), Events: []agent.Event{{Body: &agent.Created{Name: "again"}}, prompt(runID)}})
 	if all := readAll(t, s, agentID); len(all) != 2 {
 		t.Errorf("the new journal has %d events; want 2", len(all))

@@ -14,7 +14,7 @@ var sizeTests = []test{
 }
 
 // testJournalBytes checks that a journal can be measured in parts, and that
-// another agent's events do not count.
+// other agents' events do not count.
 func testJournalBytes(t *testing.T, s Store) {
 	id, run := newAgent(t, s)
 	other, otherRun := newAgent(t, s)

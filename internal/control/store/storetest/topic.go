@@ -47,7 +47,7 @@ func testTopic(t *testing.T, s Store) {
 	}
 	soon := time.Now().Add(time.Minute).Truncate(time.Microsecond)
 	tellTopic(t, s, anIssue, soon)
-	tellTopic(t, s, anIssue, soon.Add(time.Hour)) // a later event does not defer it
+	tellTopic(t, s, anIssue, soon.Add(time.Hour)) // a later event does not delay it
 	pull := anIssue
 	pull.Issue = false // another topic with the same number, as at GitLab
 	tellTopic(t, s, pull, soon)

@@ -22,8 +22,8 @@ var waitTests = []test{
 	{"FollowerMissesNothing", testFollow},
 }
 
-// waiting calls Wait in a goroutine, and returns a channel for its result. A
-// test cannot know whether Wait has begun; the tests work either way.
+// waiting calls Wait in a goroutine, and returns a channel for the result. A
+// test cannot know whether Wait has begun; the tests work in both cases.
 func waiting(ctx context.Context, s Store, agentID string, after int64) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- s.Wait(ctx, agentID, after) }()
@@ -126,7 +126,7 @@ func testWaitThousand(t *testing.T, s Store) {
 	}
 }
 
-// testFollow does what a stream does: wait, read, and repeat.
+// testFollow waits, reads, and repeats, as a stream does.
 func testFollow(t *testing.T, s Store) {
 	agentID, runID := newAgent(t, s)
 	const events, followers = 200, 5

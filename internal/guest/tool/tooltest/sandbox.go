@@ -10,8 +10,8 @@ import (
 	"aloft/internal/need"
 )
 
-// Sandbox builds the program that runs commands in a sandbox, and returns its path.
-// It needs a host that can enforce all of the sandbox.
+// Sandbox builds the program that runs commands in a sandbox, and returns the
+// program's path. The host must be able to enforce the whole sandbox.
 func Sandbox(t testing.TB) string {
 	t.Helper()
 	if k := sandbox.Probe(); !k.Namespaces || k.Landlock < 6 {

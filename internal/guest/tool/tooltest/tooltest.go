@@ -1,13 +1,13 @@
-// Package tooltest runs a tool's cases. A case is one .txtar file whose comment
-// says what it shows, with
+// Package tooltest runs a tool's cases. A case is one .txtar file. Its comment says
+// what it shows, and it contains
 //
 //	input.json   the arguments, as a model writes them
 //	tree/…       files that the tool finds in its workspace
 //	setup        a script for sh that changes the workspace first (optional)
-//	want         what the model reads, after "error: " if the call is one;
-//	             the workspace's path stands as $WORK
-//	after/…      files as they must be afterwards (optional)
-//	gone         paths, one to a line, that must not be there afterwards (optional)
+//	want         the text that the model gets, after "error: " if the call fails;
+//	             $WORK stands for the workspace's path
+//	after/…      files that must exist afterwards, with these contents (optional)
+//	gone         paths, one per line, that must not exist afterwards (optional)
 //
 // Run the tests with -update to rewrite every want and schema.json.
 package tooltest
@@ -36,10 +36,11 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
-// Make makes the tool for a case, in its workspace.
+// Make returns the tool for a case, in the case's workspace.
 type Make func(t *testing.T, ws guest.Workspace) guest.Tool
 
-// Run runs every case in dir, and holds the tool's schema to dir/schema.json.
+// Run runs every case in dir, and compares the tool's schema with
+// dir/schema.json.
 func Run(t *testing.T, newTool Make, dir string) {
 	t.Helper()
 	cases, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
@@ -173,7 +174,8 @@ func Check(t testing.TB, name string, out guest.Outcome) {
 	}
 }
 
-// resultOf reports whether a call has its result, and whether that is an error.
+// resultOf reports whether a call has its result, and whether the result is an
+// error.
 func resultOf(call *agentv1.ToolCall) (has, failed bool) {
 	m := call.ProtoReflect()
 	which := m.WhichOneof(m.Descriptor().Oneofs().ByName("tool"))
@@ -190,7 +192,7 @@ func resultOf(call *agentv1.ToolCall) (has, failed bool) {
 	return which != nil, which != nil && which.Name() == "error"
 }
 
-// Call is the call of a tool with arguments as a model writes them.
+// Call returns a call of the tool with arguments as a model writes them.
 func Call(t testing.TB, name, args string) *agentv1.ToolCall {
 	t.Helper()
 	call := new(agentv1.ToolCall)

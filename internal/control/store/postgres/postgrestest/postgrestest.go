@@ -57,8 +57,8 @@ var shared struct {
 	err    error
 }
 
-// Shared returns a server that all tests of the binary share. TestMain must
-// call [Stop]. It is not durable.
+// Shared returns a server that all tests of the test binary share. TestMain
+// must call [Stop]. The server is not durable.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	bin, err := find()
