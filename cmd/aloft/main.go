@@ -68,7 +68,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdin i
 	return newApp(getenv).run(ctx, args, stdin, stdout, stderr)
 }
 
-// run is [run] with the app's environment.
+// run calls the function [run] with the app's environment.
 func (a *app) run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	a.Stdin, a.Stdout, a.Stderr = stdin, stdout, stderr
 	a.ConfigureOutput()

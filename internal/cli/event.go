@@ -5,8 +5,8 @@ import (
 	"aloft/internal/client"
 )
 
-// ApprovalOf returns a request from an event in the form of the API. AgentID is
-// empty, because the journal does not repeat it.
+// ApprovalOf converts the approval request of an event to the API's form. AgentID is
+// empty, because events do not contain it.
 func ApprovalOf(q agent.Approval) client.Approval {
 	out := client.Approval{
 		ID: q.ID, RunID: q.RunID, CallID: q.CallID, Tool: q.Tool, Subject: q.Subject, Subagent: q.By, Folder: q.Folder,

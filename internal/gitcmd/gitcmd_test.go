@@ -166,8 +166,8 @@ func TestTrapsWork(t *testing.T) {
 	}
 }
 
-// A stand-in lets git work on a repository without the repository's
-// configuration, hooks, filters and submodules.
+// A stand-in is a substitute git directory: with it, git works on a repository and
+// ignores the repository's configuration, hooks, filters and submodules.
 func TestStandInRunsNothing(t *testing.T) {
 	p := newTrap(t)
 	r, ok := gitcmd.Find(filepath.Join(p.work, "."))

@@ -206,7 +206,7 @@ func TestForeignClient(t *testing.T) {
 	stranger{h.http.URL, "aloft_wrong"}.do(t, "GET", "/v0/me", "", 401, nil)
 }
 
-// Errors name the fields of /v0 requests.
+// Errors in replies to /v0 requests use the names that /v0 has for the fields.
 func TestLegacyBadInput(t *testing.T) {
 	h := newHouse(t)
 	source := func(fields string) string { return `{"prompt":{"text":"x"},"source":` + fields + `}` }

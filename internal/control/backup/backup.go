@@ -286,7 +286,8 @@ func (b *creation) layer(ctx context.Context, s *layer.Store, l layer.Layer) err
 	return b.archive.stream("layers/"+l.ID+".tar", func(w io.Writer) error { return s.Archive(ctx, w, l.ID) })
 }
 
-// images writes the images that no registry has. The others are pulled again.
+// images writes the images that no registry has. After a restore, the server pulls
+// the others again.
 func (b *creation) images(ctx context.Context) error {
 	dir := filepath.Join(b.Data, imagesPath)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {

@@ -15,8 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The main goroutine keeps the main thread. A thread that has entered a jail ends with
-// its goroutine, but the main thread cannot end, and /proc/self would show the jail.
+// Lock the main goroutine to the main thread, so that no other goroutine enters a jail on
+// it. A thread that has entered a jail ends with its goroutine, but the main thread
+// cannot end, and /proc/self would keep showing the jail.
 func init() { runtime.LockOSThread() }
 
 // Users are the user ids from FirstUser on that confined programs run as.

@@ -21,7 +21,8 @@ type sources struct {
 }
 
 // aptSettings lists the settings of apt that a machine takes over from the host.
-// Hooks run programs of the host, and other settings may hold passwords.
+// The others are left out: hooks would run programs of the host, and the rest may
+// contain passwords.
 var aptSettings = map[string]bool{
 	"APT::Architecture": true, "APT::Architectures::": true, "APT::Default-Release": true,
 	"APT::Install-Recommends": true, "APT::Install-Suggests": true,

@@ -120,7 +120,7 @@ func Open(dir string, log *slog.Logger) (*Store, error) {
 	return &Store{dir: dir, unpacker: unpack.New(dir), trash: trash.Open(filepath.Join(dir, "trash"), log), step: func(string) {}}, nil
 }
 
-// Unpack writes an archive of [Pack] into the folder to.
+// Unpack writes the contents of an archive that [Pack] has made into a folder.
 func (s *Store) Unpack(ctx context.Context, archive io.Reader, to string) error {
 	return s.unpacker.Saved(ctx, archive, to)
 }

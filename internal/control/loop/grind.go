@@ -8,8 +8,8 @@ import (
 )
 
 // grind begins another round if the agent works in rounds, items of its todo
-// list are open, and the last round has closed one. If told is true, grind has
-// started a round, and the rest of finish must wait.
+// list are open, and the last round closed at least one item. If notified is
+// true, grind has started a round, and the caller must not finish the run yet.
 func (l *Loop) grind(ctx context.Context) (notified bool, err error) {
 	s := l.rec.Snapshot()
 	open := agent.OpenTodos(s.Todos)

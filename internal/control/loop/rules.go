@@ -17,8 +17,9 @@ func (l *Loop) findRules(ctx context.Context) error {
 	return l.rec.Record(ctx, found)
 }
 
-// giveRules sends the model the rules that apply to its work and that it lacks,
-// at the start, and when its tools use a file to which further rules apply.
+// giveRules sends the model the rules that apply to its work and that it has not
+// received yet. The loop calls it at the start, and when the model's tools use a file
+// to which further rules apply.
 func (t *thread) giveRules(ctx context.Context) error {
 	s := t.state()
 	prompt := ""

@@ -42,8 +42,8 @@ type Machine interface {
 	// the machine runs and ctx lasts. The error wraps [ErrStopped] if the machine
 	// does not run.
 	Dial(ctx context.Context) (net.Conn, error)
-	// Wait returns nil once the machine has stopped, or at once if it does not
-	// run.
+	// Wait returns nil once the machine has stopped, or at once if it is
+	// not running.
 	Wait(ctx context.Context) error
 	// Restart starts a stopped machine again on its disk. It fails if the machine
 	// runs.

@@ -29,9 +29,9 @@ func optionsOf(all []Option) options {
 // boot steps, diffs and errors. The machine redacts too, but is not trusted.
 func Redact(by *redact.Redactor) Option { return func(o *options) { o.redactor = by } }
 
-// Apply replaces the redactor of an existing connection by that of the given
-// options. It applies to all data that the machine sends from now on. The other
-// options are fixed when the connection is made.
+// Apply replaces the redactor of an existing connection with the one in the given
+// options. The new redactor applies to all data that the machine sends from now
+// on. The other options are fixed when the connection is made.
 func (c *Conn) Apply(all ...Option) { c.redactor.Store(optionsOf(all).redactor) }
 
 // Redactor returns the current redactor. It is nil if nothing is redacted.

@@ -205,8 +205,8 @@ func TestFailuresOfANetwork(t *testing.T) {
 	}
 }
 
-// A flood of names does not fill the memory, needs no search for each name, and
-// does not reset the delays of others.
+// Many attempts with different names do not fill the memory, do not cause a search for
+// each name, and do not reset the delays of other names.
 func TestFloodOfFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFailures(time.Now)

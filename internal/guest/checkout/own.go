@@ -237,8 +237,8 @@ func (g *ownGit) stage(ctx context.Context, head, index string) (tree string, er
 	return g.start(ctx, Command{Args: []string{"write-tree"}, Env: env})
 }
 
-// merging lists the files that git keeps during a merge, a cherry-pick or a revert. A
-// commit ends the operation.
+// merging lists the files that exist in the git directory while a merge, a
+// cherry-pick or a revert is unfinished. A commit finishes it and removes them.
 var merging = []string{"MERGE_HEAD", "MERGE_MSG", "MERGE_MODE", "AUTO_MERGE", "CHERRY_PICK_HEAD", "REVERT_HEAD", "SQUASH_MSG"}
 
 // commitTree commits a tree on top of the clone's position, and moves the

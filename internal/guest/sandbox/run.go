@@ -96,10 +96,10 @@ func Run(job Job) (int, error) {
 	}
 }
 
-// How often to plan again if files change meanwhile, for example because other processes
-// create and remove files in the folders for temporary files. A removed socket may
-// reappear under the same name, so the first attempts plan again; later attempts skip
-// removed paths.
+// How many times to plan again if files change during planning, for example because
+// other processes create and remove files in the folders for temporary files. The first
+// attempts do not skip a removed path, since a socket may reappear under the same name;
+// later attempts skip it.
 const (
 	firmTries = 10
 	maxTries  = 100

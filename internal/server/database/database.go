@@ -101,8 +101,8 @@ func openPostgres(ctx context.Context, address, data string, logger *slog.Logger
 }
 
 // folderID returns the id of the data folder, and whether a database is known
-// to contain the id. Until then the id is in a separate file, so that an
-// interrupted first start can be continued.
+// to contain the id. Until a database contains it, the id is in a separate file, so
+// that an interrupted first start can be continued.
 func folderID(path string) (id string, known bool, err error) {
 	for _, file := range []string{path, path + ".new"} {
 		text, err := os.ReadFile(file)

@@ -35,7 +35,7 @@ const most = 5; // maximum number of series in a chart; the others are combined 
 
 export type Series = { name: string; values: number[] };
 
-/** stack returns the series of a chart, the largest at the bottom: the tokens of each day by key. */
+/** stack returns the series of a chart, one for each key, with the key's tokens of each day. The largest is at the bottom. */
 export function stack(rows: readonly Row[], by: Group, all: readonly string[], others: string): Series[] {
   const place = new Map(all.map((day, i) => [day, i]));
   const names = by === "day" ? [""] : sum(rows, by).map((s) => s.name);

@@ -115,7 +115,8 @@ func (s *Server) updated(c *call, param string) ([]forge.Update, error) {
 	return s.Fake.Updated(c.Context(), c.repo, since)
 }
 
-// updatedLikeGitHub returns the issues and pull requests that have changed.
+// updatedLikeGitHub returns the issues and pull requests that have changed since the
+// requested time, in one list, as GitHub does.
 func (s *Server) updatedLikeGitHub(c *call) (any, error) {
 	if c.URL.Query().Get("state") != "all" { // without state=all, hosts return only open ones
 		return nil, refuse(http.StatusUnprocessableEntity, "state is %q", c.URL.Query().Get("state"))

@@ -55,8 +55,8 @@ func jailed(t testing.TB) *Unpacker {
 	return u
 }
 
-// saved returns the archive of a saved layer. It has every feature that only
-// such archives have.
+// saved returns the archive of a saved layer that uses every feature which layers of
+// images do not have.
 func saved(t testing.TB) []byte {
 	t.Helper()
 	var buf bytes.Buffer

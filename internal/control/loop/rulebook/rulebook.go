@@ -91,8 +91,8 @@ func (b *Book) Find(ctx context.Context, s *agent.State, m Machine) (*agent.Rule
 	return &found, nil
 }
 
-// readRules reads rules in the machine. A machine that cannot read them does
-// not stop the run; the next call notices a lost machine.
+// readRules reads rules in the machine. If that fails, the run continues: if the
+// machine is lost, the next call reports it.
 func (b *Book) readRules(ctx context.Context, m Machine, folders []rule.Folder) (rule.Set, error) {
 	if len(folders) == 0 || m == nil {
 		return rule.Set{}, nil

@@ -20,7 +20,7 @@ import (
 type Provider struct {
 	Start func(t testing.TB, script ...Reply) *Server
 	New   func(t testing.TB, url, key, name string) model.Model
-	// KeepsThinking means that the provider gets earlier reasoning back.
+	// KeepsThinking means that later requests return earlier reasoning to the provider.
 	KeepsThinking bool
 }
 
