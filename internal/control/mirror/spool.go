@@ -69,7 +69,7 @@ func spool(u Update, in io.Reader, dir string) (pack io.ReadCloser, size int64, 
 
 func tooLarge(u Update) Outcome {
 	return rejected("too_large", "pack exceeds maximum allowed size",
-		fmt.Sprintf("The push is larger than the %d MiB that this server takes.", u.MaxPack>>20))
+		fmt.Sprintf("The push is larger than %d MiB, which is this server's limit.", u.MaxPack>>20))
 }
 
 func unreadable(err error) Outcome {
