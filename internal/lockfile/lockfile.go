@@ -4,8 +4,9 @@
 // may have to wait briefly.
 //
 // A lock belongs to the open file, not to its path. If a holder removes the path while
-// others wait, they lock a removed file, which excludes nobody. [Create] and [Open]
-// check for that; callers that lock other files check with [IsAt].
+// others wait, they then lock a removed file, and a newcomer locks a new one at the
+// same path. [Create] and [Open] check for that; callers that lock other files check
+// with [IsAt].
 package lockfile
 
 import (

@@ -88,11 +88,11 @@ type Config struct {
 	RebuildEvery time.Duration
 	// KeepBuilds is how many builds of each environment are kept with disk,
 	// record and log, including the active build. They are kept for at most
-	// KeepFor; 0 means for ever.
+	// KeepFor; 0 means that they are kept forever.
 	KeepBuilds int
 	KeepFor    time.Duration
-	// SnapshotFor is how long a snapshot is kept after its last use; 0 means for
-	// ever.
+	// SnapshotFor is how long a snapshot is kept after its last use; 0 means
+	// forever.
 	SnapshotFor time.Duration
 	// FailedBuildsFor is how long the machine of a failed install is kept for
 	// inspection, and FailedBuildsBytes how much disk space all of them may use; 0 means

@@ -27,9 +27,9 @@ type quietMachine struct {
 	host  int // kills on the host before the query
 }
 
-// look reads the number of kills on the host. settled is false for a while
-// after the number has changed, since the kernel counts a kill for the host
-// before it counts it for the machine. The caller holds q.mu.
+// look reads the number of processes that the kernel has killed on the host. settled
+// is false for a short time after the number has changed, since the kernel counts a
+// kill for the host before it counts it for the machine. The caller holds q.mu.
 func (q *quiet) look() (kills int, settled bool) {
 	host, now := cgroup.HostKills, time.Now
 	if q.host != nil {

@@ -23,8 +23,8 @@ type view []string // directories, topmost first
 // kernel.
 const maxLinks = 40
 
-// maxConfig is the maximum size of a file in an image that is read in order to
-// amend it.
+// maxConfig is the maximum size in bytes of a configuration file of an image to which
+// the server adds lines.
 const maxConfig = 1 << 20
 
 // resolve follows the links in name (relative to the root) and returns the

@@ -226,7 +226,7 @@ func TestManyCodes(t *testing.T) {
 		}
 	}
 	if n := len(s.p.codes.used); n > 0 {
-		t.Errorf("%d codes are remembered that nobody has used", n)
+		t.Errorf("the server remembers %d codes that nobody has used", n)
 	}
 	if resp, _ := s.get(s.browser(), s.open(agentA, 3000).SignIn); resp.StatusCode != http.StatusSeeOther {
 		t.Errorf("another's preview: %s", resp.Status)

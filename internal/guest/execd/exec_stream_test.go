@@ -271,8 +271,8 @@ func TestExecStreamSlowReader(t *testing.T) {
 	if done := other.result(); done.GetText() != "done" {
 		t.Fatalf("%v", done)
 	}
-	// The call with much output ends although nobody reads it. A client that attaches later
-	// gets the end of its output.
+	// A call with much output ends even if no client reads the output. A client that
+	// attaches later gets the last part of it.
 	other.ask("loud", shellCall("loud"))
 	last, heard := uint64(0), 0
 	for {

@@ -109,8 +109,8 @@ type Result struct {
 	Symbols     []string
 }
 
-// Search answers a query, after updating the index. When ctx ends, Search returns soon
-// with ctx's cause, and keeps what has been indexed so far.
+// Search answers a query, after updating the index. When ctx ends, Search soon
+// returns ctx's cause, and keeps the part of the index that it has updated.
 func (x *Index) Search(ctx context.Context, q Query) (Answer, error) {
 	if len(q.Text) > maxQuery {
 		return Answer{}, fmt.Errorf("the query is %d bytes long: use at most %d", len(q.Text), maxQuery)

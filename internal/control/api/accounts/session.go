@@ -176,8 +176,8 @@ func (s *API) visitProvider(w http.ResponseWriter, r *http.Request, _ account.AP
 }
 
 // providerCallback always redirects to the dashboard, since the client is a
-// person's browser. Only the code of an error is passed on, so that nobody can
-// craft a link that shows text of their choice.
+// person's browser. Of an error it passes only the code to the dashboard, so
+// that nobody can craft a link that shows text of their choice.
 func (s *API) providerCallback(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
 	d := s.SignIn
 	q := r.URL.Query()

@@ -58,9 +58,9 @@ func (s *API) endMCPSignIn(w http.ResponseWriter, r *http.Request, who account.A
 	return nil
 }
 
-// mcpSignInCallback always redirects to the dashboard. Only the code of an
-// error is passed on, so that nobody can craft a link that shows text of their
-// choice.
+// mcpSignInCallback always redirects to the dashboard. Of an error it
+// passes only the code to the dashboard, so that nobody can craft a link that shows
+// text of their choice.
 func (s *API) mcpSignInCallback(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
 	q := r.URL.Query()
 	userID, back, err := s.MCP.EndSignIn(r.Context(), q.Get("state"), s.VisitState(r, mcpCookie), q.Get("code"), q.Get("iss"))

@@ -74,7 +74,7 @@ func TestPromptOfAnUntestedProject(t *testing.T) {
 	for untested, want := range map[bool]string{false: "Run the project's tests", true: "run no tests"} {
 		s := agent.Fold("bc-1", []agent.Event{{Seq: 1, Body: &agent.Created{}}, {Seq: 2, Body: &agent.MachineMade{Untested: untested}}})
 		if got := System(s); !strings.Contains(got, want) || strings.Contains(got, "{{") {
-			t.Errorf("untested is %v, and the agent is told\n%s", untested, got)
+			t.Errorf("with untested = %v, the prompt is\n%s", untested, got)
 		}
 	}
 }
