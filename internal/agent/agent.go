@@ -206,7 +206,9 @@ func (a *Agent) Apply(e Event) {
 		a.Model, a.Class, a.WorkOnCurrentBranch, a.RunMode = b.Model, b.Class, b.WorkOnCurrentBranch, b.RunMode
 		a.CreatedAt, a.Pull = e.Time, b.Pull
 	case *Titled:
-		a.Name = b.Title
+		if b.Replaces == "" || b.Replaces == a.Name {
+			a.Name = b.Title
+		}
 	case *Forked:
 		a.ForkedFrom, a.Layer, a.RulesAt = b.AgentID, b.Layer, b.RulesAt
 	case *RunCreated:

@@ -15,11 +15,13 @@ type (
 		// "goal".
 		Purpose string `json:"purpose,omitempty"`
 	}
-	// Titled records the title that a model gave the agent.
+	// Titled records a new name of the agent.
 	Titled struct {
 		Title string             `json:"title"`
-		Model string             `json:"model"`
+		Model string             `json:"model"` // the model that made the title; "" if a person did
 		Usage conversation.Usage `json:"usage"`
+		// Replaces is the only name that the title replaces; "" means any.
+		Replaces string `json:"replaces,omitempty"`
 	}
 )
 

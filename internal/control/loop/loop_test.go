@@ -70,7 +70,7 @@ func newRig(t *testing.T, repo bool) *rig {
 func (r *rig) another(repo bool) *rig {
 	r.t.Helper()
 	r = &rig{t: r.t, store: r.store, id: agent.NewID(), run: agent.NewRunID(), machine: &fakeMachine{boot: "boot-1"}, info: model.Info{ID: "m"}}
-	created := &agent.Created{Name: "test", Branch: "aloft/test-0000"}
+	created := &agent.Created{Name: "mend it", Branch: "aloft/test-0000"}
 	if repo {
 		created.Repos = []agent.Repo{{URL: "https://git.example.com/r"}}
 	}

@@ -31,10 +31,10 @@ const (
 // startTitle asks the fast model for the agent's title while the first run
 // works. The returned function waits for the title, and cancels the request if
 // ctx ends. Without a fast model, the agent is named by the first words of its
-// prompt.
+// prompt. A name that a person has chosen stays.
 func (l *Loop) startTitle(ctx context.Context) (wait func()) {
 	s := l.rec.Snapshot()
-	if l.Models.Fast == "" || len(s.Asked) != 1 || s.Titled || s.Fork != nil || s.Agent.Env.Preset != "" {
+	if l.Models.Fast == "" || len(s.Asked) != 1 || s.Titled || s.Fork != nil || s.Agent.Env.Preset != "" || s.Agent.Name != agent.NameFrom(s.Asked[0]) {
 		return func() {}
 	}
 	c := l.own.fastModel("title")
@@ -65,5 +65,5 @@ func (l *Loop) title(ctx context.Context, c answerer, prompt string) error {
 	if err := model.ReadObject(text, &in); err != nil || strings.TrimSpace(in.Title) == "" {
 		return errors.New("the model's reply is not a title")
 	}
-	return l.rec.Record(ctx, &agent.Titled{Title: agent.NameFrom(in.Title), Model: c.info.ID, Usage: used})
+	return l.rec.Record(ctx, &agent.Titled{Title: agent.NameFrom(in.Title), Model: c.info.ID, Usage: used, Replaces: agent.NameFrom(prompt)})
 }

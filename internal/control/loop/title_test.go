@@ -9,6 +9,7 @@ import (
 	"aloft/internal/control/loop"
 	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/model"
+	"aloft/internal/control/store"
 	"aloft/internal/conversation"
 	"aloft/internal/tool"
 )
@@ -21,8 +22,8 @@ func TestTitle(t *testing.T) {
 		{"JSON", `{"title": "Mend the parser"}`, "Mend the parser", 1},
 		{"InABlockOfCode", "```json\n{\"title\": \"Mend the parser\"}\n```", "Mend the parser", 1},
 		{"TooLong", `{"title": "` + strings.Repeat("word ", 50) + `"}`, strings.TrimSpace(strings.Repeat("word ", 6)), 1},
-		{"NotATitle", "I will mend it.", "test", 0},
-		{"Empty", `{"title": " "}`, "test", 0},
+		{"NotATitle", "I will mend it.", "mend it", 0},
+		{"Empty", `{"title": " "}`, "mend it", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, false)
@@ -48,6 +49,55 @@ func TestTitle(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestChosenNameStays checks that no model changes a name that a person has given the
+// agent before its first run or while the model is asked.
+func TestChosenNameStays(t *testing.T) {
+	setUp := func(r *rig, titles ...step) *answers {
+		r.model.steps = []step{say("done")}
+		fast := &answers{steps: titles}
+		r.change = func(cfg *loop.Config) {
+			cfg.Models.Fast, cfg.Models.Named = "fast", named(map[string]*answers{"fast": fast})
+		}
+		return fast
+	}
+	nameOf := func(r *rig) string {
+		a, err := r.store.Agent(t.Context(), r.id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.Name
+	}
+	t.Run("Before", func(t *testing.T) {
+		r := newRig(t, false)
+		r.record(&agent.Titled{Title: "My parser"})
+		fast := setUp(r)
+		r.work(t.Context())
+		if name := nameOf(r); name != "My parser" || len(fast.requests) != 0 {
+			t.Errorf("the name is %q after %d requests", name, len(fast.requests))
+		}
+	})
+	t.Run("AtCreation", func(t *testing.T) {
+		r := &rig{t: t, store: newRig(t, false).store, id: agent.NewID(), run: agent.NewRunID(), machine: &fakeMachine{boot: "boot-1"}, info: model.Info{ID: "m"}}
+		r.begin(&agent.Created{Name: "My parser"})
+		fast := setUp(r)
+		r.work(t.Context())
+		if name := nameOf(r); name != "My parser" || len(fast.requests) != 0 {
+			t.Errorf("the name is %q after %d requests", name, len(fast.requests))
+		}
+	})
+	t.Run("Meanwhile", func(t *testing.T) {
+		r := newRig(t, false)
+		setUp(r, func(yield func(model.Event, error) bool) {
+			r.append(store.Append{AgentID: r.id, Events: []agent.Event{{Body: &agent.Titled{Title: "My parser"}}}})
+			say(`{"title": "Mend the parser"}`)(yield)
+		})
+		r.work(t.Context())
+		if name := nameOf(r); name != "My parser" {
+			t.Errorf("the name is %q", name)
+		}
+	})
 }
 
 // TestFastModelSummarizes checks that the fast model writes summaries if its
