@@ -54,6 +54,12 @@ func newFakeServer() *fakeServer {
 		s.name = ""
 		reply(w, 200, map[string]any{"id": fakeAgent})
 	}))
+	mux.HandleFunc("PATCH /v1/agents/{id}", s.ofAgent(func(w http.ResponseWriter, r *http.Request) {
+		var in struct{ Name string }
+		_ = json.NewDecoder(r.Body).Decode(&in)
+		s.name = in.Name
+		reply(w, 200, map[string]any{"id": fakeAgent})
+	}))
 	settings := map[string]any{"defaultRepository": ""}
 	mux.HandleFunc("GET /v1/settings", func(w http.ResponseWriter, _ *http.Request) { reply(w, 200, settings) })
 	mux.HandleFunc("PATCH /v1/settings", func(w http.ResponseWriter, r *http.Request) {

@@ -12,7 +12,7 @@ import (
 // that the dashboard does must also be possible in a terminal. If there is no
 // command, the reason is in brackets.
 var commandOf = map[string]string{
-	"createAgent": "run", "listAgents": "agent list", "getAgent": "agent show", "deleteAgent": "agent delete",
+	"createAgent": "run", "listAgents": "agent list", "getAgent": "agent show", "updateAgent": "agent rename", "deleteAgent": "agent delete",
 	"archiveAgent": "agent archive", "unarchiveAgent": "agent unarchive", "pauseAgent": "agent pause", "resumeAgent": "agent resume",
 	"createRun": "agent follow-up", "listRuns": "agent show", "getRun": "agent show", "cancelRun": "agent stop", "streamRun": "agent logs",
 	"retryTurn": "agent retry", "forkAgent": "agent fork", "queuePrompt": "agent queue", "listQueue": "agent queue", "unqueuePrompt": "agent queue",

@@ -13,6 +13,11 @@ func (c *Client) Pause(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodPost, agentPath(id)+"/pause", nil, nil)
 }
 
+// Rename gives an agent another name.
+func (c *Client) Rename(ctx context.Context, id, name string) error {
+	return c.callWith(ctx, request{method: http.MethodPatch, path: agentPath(id), in: map[string]string{"name": name}}, nil)
+}
+
 // Resume resumes a paused agent.
 func (c *Client) Resume(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodPost, agentPath(id)+"/resume", nil, nil)

@@ -74,9 +74,15 @@ func checkOptions(q *Request) error {
 		}
 	}
 	if q.Name != nil {
-		if n := utf8.RuneCountInString(*q.Name); n < 1 || n > 100 {
-			return fault.Invalid("has %d characters; must have 1 to 100", n).At("name")
-		}
+		return CheckName(*q.Name)
+	}
+	return nil
+}
+
+// CheckName returns a fault if an agent cannot have the name.
+func CheckName(name string) error {
+	if n := utf8.RuneCountInString(name); n < 1 || n > 100 {
+		return fault.Invalid("has %d characters; must have 1 to 100", n).At("name")
 	}
 	return nil
 }

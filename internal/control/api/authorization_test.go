@@ -33,7 +33,7 @@ var authorization = map[string]string{
 	"GET /v1/approvals": anyone, "GET /v1/agents/{id}/approvals": own, "POST /v1/agents/{id}/approvals/{approvalId}": own,
 	"GET /v1/rules/{owner}/{name}": anyone, "PUT /v1/rules/{owner}/{name}": admin, // the team's rules
 	"GET /v1/repositories": anyone, "POST /v1/sub-tokens": admin,
-	"GET /v1/agents/{id}": own, "DELETE /v1/agents/{id}": own,
+	"GET /v1/agents/{id}": own, "PATCH /v1/agents/{id}": own, "DELETE /v1/agents/{id}": own,
 	"POST /v1/agents/{id}/archive": own, "POST /v1/agents/{id}/unarchive": own,
 	"POST /v1/agents/{id}/pause": own, "POST /v1/agents/{id}/resume": own, "POST /v1/agents/{id}/fork": own, "GET /v1/agents/{id}/ssh": own,
 	"POST /v1/agents/{id}/runs": own, "GET /v1/agents/{id}/runs": own,

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 
 	"aloft/internal/agent"
@@ -69,6 +70,32 @@ func TestSSHIsAPipe(t *testing.T) {
 	select {
 	case <-machine.closed:
 	case <-t.Context().Done():
+	}
+}
+
+// TestRename checks that an agent can be renamed, and which names are refused.
+func TestRename(t *testing.T) {
+	h := newHouse(t)
+	id, _ := h.begin()
+	for body, want := range map[string]int{`{"name":""}`: 400, `{}`: 400, `{"name":"` + strings.Repeat("a", 101) + `"}`: 400, `{"name":"` + strings.Repeat("ü", 100) + `"}`: 200, `{"name":"The parser"}`: 200} {
+		h.want(h.call("PATCH", "/v1/agents/"+id, body), want)
+	}
+	h.want(h.call("PATCH", "/v1/agents/"+id, `{"name":"The parser"}`), 200)
+	var heads [2]int64
+	for i := range heads {
+		h.want(h.call("PATCH", "/v1/agents/"+id, `{"name":"The parser"}`), 200)
+		a, err := h.store.Agent(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		heads[i] = a.Head
+	}
+	if heads[0] != heads[1] {
+		t.Error("renaming an agent to its own name journals an event")
+	}
+	h.restart()
+	if name := h.want(h.call("GET", "/v1/agents/"+id, ""), 200).text(t, "name"); name != "The parser" {
+		t.Errorf("after a restart the name is %q", name)
 	}
 }
 

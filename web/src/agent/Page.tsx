@@ -19,6 +19,7 @@ import { go, link, tabs, type Tab } from "../route";
 import { words } from "../words";
 import { FindBar, FindTools } from "./FindBar";
 import { useFinding } from "./finding";
+import { Edit } from "./Edit";
 import { Fork } from "./Fork";
 import { look, Talk, useTalk } from "./Talk";
 
@@ -38,6 +39,7 @@ export default function AgentPage({ id, tab }: { id: string; tab: Tab }) {
   const t = follower.transcript;
   const now = useNow();
   const [forking, fork] = useState(false);
+  const [editing, edit] = useState(false);
   const talks = tab === "conversation";
   const finding = useFinding(follower, talks);
   useTabKeys(id);
@@ -92,6 +94,9 @@ export default function AgentPage({ id, tab }: { id: string; tab: Tab }) {
           )}
           <Act icon="fork" name={w.fork} act={() => fork(true)} />
           {archived ? <Act icon="archive" name={w.unarchive} act={() => act(client.unarchive(id))} /> : !isOpen(agent) && <Act icon="archive" name={w.archive} act={() => act(client.archive(id))} />}
+          <button type="button" className="button quiet square small" aria-label={w.edit} title={w.edit} onClick={() => edit(true)}>
+            <Icon name="edit" />
+          </button>
         </div>
       </header>
       {tab !== "changes" && <PullStrip agent={agent} pulls={rowsOf(agent, [], pulls.data?.items).flatMap((r) => r.pull ?? [])} />}
@@ -112,6 +117,7 @@ export default function AgentPage({ id, tab }: { id: string; tab: Tab }) {
         {tab === "files" && <Files agent={agent} revision={t.turns} />}
         {tab === "machine" && <Machine agent={agent} />}
       </Suspense>
+      {editing && <Edit agent={agent} reload={reload} close={() => edit(false)} />}
       {forking && <Fork id={id} close={() => fork(false)} />}
     </div>
   );

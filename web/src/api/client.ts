@@ -102,6 +102,8 @@ export class Client {
   image = (id: string, seq: number, n: number) => this.transport.source(`/v1/agents${at(id)}/events/${seq}/images/${n}`);
   fork = (id: string, body: Fork, key: string) => this.send<{ items: { agent: Agent }[] }>("POST", `/agents${at(id)}/fork`, body, once(key));
   cancel = (id: string, runId: string) => this.send("POST", `/agents${at(id)}/runs${at(runId)}/cancel`);
+  rename = (id: string, name: string) => this.send("PATCH", `/agents${at(id)}`, { name });
+  remove = (id: string) => this.send("DELETE", `/agents${at(id)}`);
   pause = (id: string) => this.send("POST", `/agents${at(id)}/pause`);
   resume = (id: string) => this.send("POST", `/agents${at(id)}/resume`);
   archive = (id: string) => this.send("POST", `/agents${at(id)}/archive`);

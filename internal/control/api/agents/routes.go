@@ -14,6 +14,8 @@ func (s *API) Routes() []rest.Route {
 		{Method: "GET", Path: "/v1/agents", ID: "listAgents", Summary: "List your agents, newest first",
 			Query: append(slices.Clone(rest.PageParams), findParams...), Status: 200, Out: listAgentsResponseJSON{}, Handle: s.listAgents},
 		{Method: "GET", Path: "/v1/agents/{id}", ID: "getAgent", Summary: "Show an agent", Status: 200, Out: agentJSON{}, Handle: s.getAgent},
+		{Method: "PATCH", Path: "/v1/agents/{id}", ID: "updateAgent", Summary: "Rename an agent",
+			In: updateAgentRequestJSON{}, Status: 200, Out: rest.IDResponseJSON{}, Handle: s.updateAgent},
 		{Method: "DELETE", Path: "/v1/agents/{id}", ID: "deleteAgent", Summary: "Permanently delete an agent with all its data",
 			Status: 200, Out: rest.IDResponseJSON{}, Handle: s.deleteAgent},
 		{Method: "POST", Path: "/v1/agents/{id}/archive", ID: "archiveAgent", Summary: "Archive an agent and stop its run",
