@@ -203,7 +203,7 @@ func (c *Checking) foldWithin(body Body) {
 // resultOfCheck returns a check's result, given the result of its call.
 func resultOfCheck(check Check, judged *CallJudged, done *CallDone) CheckResult {
 	r := CheckResult{Check: check, State: CheckFailed, DurationMS: done.DurationMS, Output: tail(done.Text, maxCheckOutput)}
-	code, exited := exitCode(done.Output)
+	code, exited := ExitCode(done.Output)
 	switch {
 	case judged != nil && judged.Treatment == CallRefused:
 		r.State = CheckNotRun
@@ -219,9 +219,9 @@ func resultOfCheck(check Check, judged *CallJudged, done *CallDone) CheckResult 
 	return r
 }
 
-// exitCode returns the exit code in the output of a Shell call. It reports false
+// ExitCode returns the exit code in the output of a Shell call. It reports false
 // if the command did not exit by itself.
-func exitCode(output json.RawMessage) (code int, exited bool) {
+func ExitCode(output json.RawMessage) (code int, exited bool) {
 	var out struct {
 		Success *struct {
 			ExitCode int `json:"exitCode"`

@@ -12,7 +12,7 @@ func hasFailed(c Call, result *CallDone) bool {
 	if result.Error || c.Name != "Shell" {
 		return result.Error
 	}
-	code, _ := exitCode(result.Output)
+	code, _ := ExitCode(result.Output)
 	return code != 0
 }
 

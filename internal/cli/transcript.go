@@ -259,8 +259,11 @@ func (t *Transcript) done(b *agent.CallDone, at time.Time) {
 		}
 	}
 	style, mark, said := Green, "+", c.about
-	if b.Error {
+	switch code, exited := agent.ExitCode(b.Output); {
+	case b.Error:
 		style, mark, said = Red, "x", c.about+": "+Line(b.Text, 80)
+	case exited && code != 0:
+		style, mark, said = Red, "x", fmt.Sprintf("exit code %d: %s", code, c.about)
 	}
 	t.line(style, mark, c.name, said, time.Duration(b.DurationMS)*time.Millisecond)
 	if result := strings.TrimSpace(Clean(b.Text)); t.Output && result != "" {
@@ -346,7 +349,7 @@ func text(raw json.RawMessage) string {
 func short(commit string) string { return commit[:min(len(commit), 10)] }
 
 // telling lists the arguments that best describe a call, best first.
-var telling = []string{"command", "path", "pattern", "glob_pattern", "query", "url", "description"}
+var telling = []string{"command", "pattern", "glob_pattern", "path", "query", "url", "description"}
 
 // about summarizes a call's arguments.
 func about(args json.RawMessage) string {

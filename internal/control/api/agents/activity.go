@@ -94,7 +94,7 @@ func subject(args json.RawMessage) string {
 	if json.Unmarshal(args, &all) != nil {
 		return ""
 	}
-	for _, name := range []string{"description", "command", "path", "target_notebook", "pattern", "glob_pattern", "query", "url"} {
+	for _, name := range []string{"description", "command", "pattern", "glob_pattern", "path", "target_notebook", "query", "url"} {
 		var text string
 		if json.Unmarshal(all[name], &text) == nil && text != "" {
 			return text
