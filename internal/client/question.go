@@ -93,7 +93,9 @@ func (q Approval) Lines() []string {
 		if one.AllowMultiple {
 			prompt += " (several)"
 		}
-		out = append(out, strings.Split(prompt, "\n")...)
+		if prompt != q.Subject { // which is shown already
+			out = append(out, strings.Split(prompt, "\n")...)
+		}
 		for i, o := range one.Options {
 			out = append(out, fmt.Sprintf("  %d  %s", i+1, strings.ReplaceAll(o.Label, "\n", " ")))
 		}

@@ -37,3 +37,16 @@ func TestTypedAnswers(t *testing.T) {
 		}
 	}
 }
+
+// TestQuestionIsShownOnce checks that a question which is the subject of its request is
+// not repeated above its options.
+func TestQuestionIsShownOnce(t *testing.T) {
+	q := Approval{Subject: "Which?", Questions: []Question{{ID: "db", Prompt: "Which?", Options: []Option{{"pg", "PostgreSQL"}}}}}
+	if diff := cmp.Diff([]string{"  1  PostgreSQL"}, q.Lines()); diff != "" {
+		t.Error(diff)
+	}
+	q.Subject = "The store"
+	if diff := cmp.Diff([]string{"Which?", "  1  PostgreSQL"}, q.Lines()); diff != "" {
+		t.Error(diff)
+	}
+}

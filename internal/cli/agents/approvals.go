@@ -21,8 +21,8 @@ func newApprovalsCommand(a *app) *cobra.Command {
 		Long: `Answer agents: approve or deny actions, review plans, and answer questions.
 
 A request waits, even if the server restarts, until it is answered or its run ends.
-The first answer counts. The run mode decides how often agents ask: see 'aloft
-rules'.`,
+The first answer counts. ID is a request's id, or the beginning of one, with or
+without "apr-". The run mode decides how often agents ask: see 'aloft rules'.`,
 		Example: `  aloft approvals
   aloft approvals allow apr-…
   aloft approvals deny apr-… -m "use make test"
@@ -191,7 +191,8 @@ is its id. The agent decides questions that you leave out.`,
 	return cmd
 }
 
-// answer answers the pending request with the given id, from any agent.
+// answer answers a pending request of any agent. id is the request's id, or a prefix
+// of it with or without "apr-".
 func (a *app) answer(ctx context.Context, id, done string, say func(client.Approval) (client.Answer, error)) error {
 	c, err := a.Connect()
 	if err != nil {
@@ -201,30 +202,52 @@ func (a *app) answer(ctx context.Context, id, done string, say func(client.Appro
 	if err != nil {
 		return err
 	}
-	for _, q := range all {
-		if q.ID != id {
-			continue
-		}
-		if q.Hidden {
-			if q, err = c.Approval(ctx, q.AgentID, id); err != nil {
-				return err
-			}
-		}
-		in, err := say(q)
-		if err != nil {
-			return err
-		}
-		if err := c.AnswerApproval(ctx, q.AgentID, id, in); err != nil {
-			return err
-		}
-		if a.Out.JSON() {
-			return a.Out.Value(map[string]string{"id": id, "agentId": q.AgentID, "decision": in.Decision})
-		}
-		a.Out.Line("%s", done)
-		return nil
+	q, err := findRequest(all, id)
+	if err != nil {
+		return err
 	}
-	return &cli.Problem{
-		Exit: cli.NotFound, Code: "not_found", Message: fmt.Sprintf("no request %s is waiting for your answer", cli.Line(id, 80)),
-		Hint: "it may have been answered already, or its run has ended; list pending requests with `aloft approvals`",
+	if q.Hidden {
+		if q, err = c.Approval(ctx, q.AgentID, q.ID); err != nil {
+			return err
+		}
+	}
+	in, err := say(q)
+	if err != nil {
+		return err
+	}
+	if err := c.AnswerApproval(ctx, q.AgentID, q.ID, in); err != nil {
+		return err
+	}
+	if a.Out.JSON() {
+		return a.Out.Value(map[string]string{"id": q.ID, "agentId": q.AgentID, "decision": in.Decision})
+	}
+	a.Out.Line("%s", done)
+	return nil
+}
+
+// findRequest returns the request whose id is id, or the only one whose id begins with it.
+func findRequest(all []client.Approval, id string) (client.Approval, error) {
+	prefix := strings.TrimPrefix(id, "apr-")
+	var found []client.Approval
+	for _, q := range all {
+		if q.ID == id {
+			return q, nil
+		}
+		if prefix != "" && strings.HasPrefix(strings.TrimPrefix(q.ID, "apr-"), prefix) {
+			found = append(found, q)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return client.Approval{}, &cli.Problem{
+			Exit: cli.NotFound, Code: "not_found", Message: fmt.Sprintf("no request %s is waiting for your answer", cli.Line(id, 80)),
+			Hint: "it may have been answered already, or its run has ended; list pending requests with `aloft approvals`",
+		}
+	}
+	return client.Approval{}, &cli.Problem{
+		Exit: cli.Usage, Code: "ambiguous", Message: fmt.Sprintf("%d pending requests have ids that begin with %s", len(found), cli.Line(id, 80)),
+		Hint: "give a longer prefix of the id",
 	}
 }
