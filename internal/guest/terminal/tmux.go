@@ -161,9 +161,15 @@ func (t *Tmux) newSession(n terminal.New) ([]string, error) {
 			At("command").Hint("write the command to a file and run that")
 	}
 	if n.Command != "" {
+		args = append(args, "--", n.Command)
+	}
+	// The views of a terminal show its name themselves, so a status line would only take a
+	// row.
+	args = append(args, separator, "set-option", "-t", "="+n.Name+":", "status", "off")
+	if n.Command != "" {
 		// Keep the terminal after a command ends, so that its output can be
 		// read; a user who exits a shell wants the terminal closed.
-		args = append(args, "--", n.Command, separator, "set-option", "-w", "-t", "="+n.Name+":", "remain-on-exit", "on")
+		args = append(args, separator, "set-option", "-w", "-t", "="+n.Name+":", "remain-on-exit", "on")
 	}
 	return args, nil
 }

@@ -63,6 +63,9 @@ func TestTerminals(t *testing.T) {
 	if err != nil || !created || made.Name != "build" || made.Columns != 90 || made.PID == 0 || made.Dead {
 		t.Fatalf("%+v, %v, %v", made, created, err)
 	}
+	if status, err := tm.run(ctx, maxSaid, "show-options", "-v", "-t", "=build:", "status"); err != nil || strings.TrimSpace(string(status)) != "off" {
+		t.Errorf("the status line is %q, %v", status, err)
+	}
 	if _, again, err := tm.Create(ctx, terminal.New{Name: "build"}); err != nil || again {
 		t.Errorf("%v, %v", again, err)
 	}
