@@ -119,7 +119,7 @@ func turns() (rows []row, err error) {
 	return append(rows, p.parts(written, few, bare)...), nil
 }
 
-// work runs an agent with the model to the end of its run.
+// work runs an agent with the model until the run ends.
 func (s *server) work(model string) (id string, err error) {
 	var made struct {
 		Agent struct{ ID string }

@@ -49,7 +49,8 @@ func TestScript(t *testing.T) {
 	})
 }
 
-// exits runs aloft and checks its exit code, given by name: exits NAME ARGS….
+// exits runs aloft and checks its exit code against the code with the given
+// name: exits NAME ARGS….
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 {
 		ts.Fatalf("usage: exits NAME ARGS…")

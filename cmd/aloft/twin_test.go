@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// commandOf gives the command for each operation of the API, because everything
-// that the dashboard does must also be possible in a terminal. If there is no
-// command, the reason is in brackets.
+// commandOf maps each operation of the API to its command, because everything
+// that the dashboard does must also be possible in a terminal. An operation
+// without a command has the reason in brackets instead.
 var commandOf = map[string]string{
 	"createAgent": "run", "listAgents": "agent list", "getAgent": "agent show", "updateAgent": "agent rename", "deleteAgent": "agent delete",
 	"archiveAgent": "agent archive", "unarchiveAgent": "agent unarchive", "pauseAgent": "agent pause", "resumeAgent": "agent resume",

@@ -25,7 +25,7 @@ import (
 // waits for the file "go".
 const counted = `echo x >> ran; echo up; until [ -e go ]; do sleep 0.02; done; echo over`
 
-// letGo lets the counted commands end.
+// letGo lets the counted commands exit.
 func (d *daemon) letGo() {
 	d.t.Helper()
 	if err := os.WriteFile(filepath.Join(d.workspace, "go"), nil, 0o600); err != nil {

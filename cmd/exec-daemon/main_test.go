@@ -176,7 +176,8 @@ func (d *daemon) lines(name string) int {
 	return bytes.Count(b, []byte("\n"))
 }
 
-// within returns a context that ends a test that would otherwise hang.
+// within returns a context that times out after two minutes, so that a hanging
+// test fails.
 func within(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)

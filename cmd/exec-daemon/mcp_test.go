@@ -111,7 +111,7 @@ func TestMCPServers(t *testing.T) {
 	if data, err := os.ReadFile(filepath.Join(d.workspace, "sub", "notes.txt")); err != nil || string(data) != "buy milk" {
 		t.Errorf("%q, %v", data, err)
 	}
-	// A link inside the workspace that leads out is not followed.
+	// A symbolic link in the workspace that leads out of it is not followed.
 	if err := os.Symlink(t.TempDir(), filepath.Join(d.workspace, "out")); err != nil {
 		t.Fatal(err)
 	}

@@ -81,7 +81,7 @@ func sandboxOf(cfg config) *guard.Sandbox {
 	}
 }
 
-// skills hold state that some tools keep between calls.
+// skills are the parts of tools that keep state between calls.
 type skills struct {
 	index    *search.Index
 	linters  *lsp.Pool

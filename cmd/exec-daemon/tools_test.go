@@ -113,8 +113,7 @@ func TestOtherToolsDoNotWaitForShell(t *testing.T) {
 }
 
 // TestBackgroundShells checks that a subagent's commands do not wait for other
-// agents' commands, start in the agent's first folder, and are invisible to
-// other agents.
+// agents' commands, start in the workspace, and are invisible to other agents.
 func TestBackgroundShells(t *testing.T) {
 	d := start(t)
 	e := d.client()

@@ -15,7 +15,7 @@ import (
 	"aloft/internal/wire/podv1"
 )
 
-// windows is a command that waits until a window manager runs.
+// windows is a shell command that waits until a window manager is running.
 const windows = `until xprop -root _NET_SUPPORTING_WM_CHECK | grep -q "window id"; do sleep 0.05; done`
 
 // TestDesktopIsStartedByWhoComes checks that the desktop starts when a program

@@ -32,8 +32,8 @@ import (
 	"aloft/internal/wire/podv1/podv1connect"
 )
 
-// plane uses a machine as a future control plane might: every service of
-// pod.v1, and streams that the machine opens.
+// plane is a client of every service of pod.v1. It also accepts the streams
+// that the machine opens.
 type plane struct {
 	podv1connect.ManagementServiceClient
 	podv1connect.MetadataServiceClient

@@ -87,8 +87,8 @@ func TestExecDaemonKilled(t *testing.T) {
 	if _, err := sh.try("kill -9 $PPID"); err == nil {
 		t.Error("the stream outlived exec-daemon")
 	}
-	// A stream waits for the next exec-daemon, unless the dying exec-daemon has
-	// still accepted it.
+	// A new stream is served by the next exec-daemon, or by the dying one if that
+	// one accepts the stream just before it dies.
 	var left string
 	until(t, "exec-daemon is there again", func() (err error) {
 		left, err = m.shell(c).try("pgrep -c -x sleep || true")

@@ -122,8 +122,8 @@ func TestPausesGrow(t *testing.T) {
 		return nil
 	})
 	for i, least := 1, 50*time.Millisecond; i < 5; i, least = i+1, 2*least {
-		// A start may be a little early, because the previous process may have recorded its time
-		// late.
+		// Allow a pause that is slightly too short, because the previous process may have
+		// recorded its time late.
 		if pause := time.Duration(at[i] - at[i-1]); i > 1 && pause < least/2 {
 			t.Errorf("start %d came %s after the one before, want %s or more", i, pause, least)
 		}

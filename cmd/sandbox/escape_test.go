@@ -76,7 +76,7 @@ var table string
 // the sandbox are skipped.
 var inMachine = os.Getenv("ALOFT_TEST_IN_MACHINE") // runc or gvisor
 
-// escapes parses the table, which begins with the policies.
+// escapes parses the table: first the policies, then the attempts.
 func escapes(t testing.TB) ([]escape, map[string]string) {
 	policies := map[string]string{}
 	var all []escape

@@ -29,7 +29,8 @@ var kernels = map[string][]answer{
 	"apparmor profile": {{unix.SYS_MOUNT, 0, unix.EACCES}, {unix.SYS_OPEN_TREE, 0, unix.EACCES}, {unix.SYS_MOVE_MOUNT, 0, unix.EACCES}, {unix.SYS_FSMOUNT, 0, unix.EACCES}},
 }
 
-// as simulates the kernel for this process and its children.
+// as installs seccomp filters that make the kernel respond as the simulated
+// one, for this process and its children.
 func as(kernel string) error {
 	if kernel == "" {
 		return nil

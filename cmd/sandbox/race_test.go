@@ -166,7 +166,8 @@ func TestWhatIsLeftRunning(t *testing.T) {
 	})
 }
 
-// eventually repeats ask until it returns no error, for at most ten seconds.
+// eventually repeats ask until it returns no error. It fails the test after ten
+// seconds.
 func eventually(t *testing.T, ask func() error) {
 	t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)

@@ -90,8 +90,8 @@ func encoded(t *testing.T, s tool.Spec) []byte {
 	return b
 }
 
-// withoutWords removes the descriptions from a schema. A property named
-// description is an object, and is kept.
+// withoutWords removes the descriptions from a schema. It keeps a property
+// whose name is description: its value is an object, not a text.
 func withoutWords(t *testing.T, raw json.RawMessage) json.RawMessage {
 	t.Helper()
 	var v any

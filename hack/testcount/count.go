@@ -73,7 +73,7 @@ func (c *count) run(goTest tester, packages ...string) error {
 }
 
 // reruns returns the tests to rerun for the failures: top-level tests, or the whole
-// package if a crash kept other tests from running.
+// package if a crash prevented other tests from running.
 func (c *count) reruns() []test {
 	var again []test
 	for _, f := range c.failures {
@@ -243,7 +243,7 @@ func (c *count) sum() {
 		fmt.Fprintf(c.w, "%d flaky tests: more than %d fail the run\n", n, maxFlaky)
 	}
 	fmt.Fprintf(c.w, "%d passed, %d failed, %d skipped\n", c.tally("pass"), c.tally("fail"), c.tally("skip"))
-	// A test that failed only because of its subtests has no reason of its own.
+	// Do not print a parent test that failed only because its subtests failed.
 	told := slices.DeleteFunc(slices.Clone(c.failures), func(f failure) bool { return len(reasons(f.output, 1)) == 0 })
 	for _, f := range told {
 		fmt.Fprintf(c.w, "FAIL %s\n%s\n", f.test, strings.Join(reasons(f.output, max(5, 18/len(told))), "\n"))

@@ -1,16 +1,15 @@
-// Testcount runs go test on the packages in its arguments, with the flags
-// before them. It prints a line per package, the output of each test that did
-// not pass, and a closing line with the counts of passed, failed and skipped
-// tests.
+// Testcount runs go test on the packages in its arguments, with the flags before
+// them. It prints a line per package, the output of each test that did not pass, and
+// a closing line with the counts of passed, failed and skipped tests.
 //
-// A failed test is rerun once by itself. If it then passes, it counts as passed
-// and is listed as flaky, with its first output; more than maxFlaky flaky tests
-// fail the run. A skipped test fails the run when TEST_NEEDS is "all". The last
-// lines summarize what failed and why, because logs are often shown by their
+// A failed test is rerun once by itself. If it then passes, it counts as passed and
+// is listed as flaky, with its first output; more than maxFlaky flaky tests fail the
+// run. A skipped test fails the run when TEST_NEEDS is "all". The last lines
+// summarize what failed and why, because logs are often shown by their end.
+//
+// We do not use gotestsum: it also counts and reruns, but it does not fail for
+// skipped tests or for too many flaky ones, and it prints complete outputs at the
 // end.
-//
-// It is not gotestsum, which counts and reruns too, but does not fail for skipped or
-// for too many flaky tests, and prints whole outputs at the end.
 package main
 
 import (

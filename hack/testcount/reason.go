@@ -12,8 +12,8 @@ var (
 	says = regexp.MustCompile(`^ {4,}[\w.-]+\.go:\d+: `)
 	// breaks matches the start of the message that a crashing process prints.
 	breaks = regexp.MustCompile(`^(panic: |fatal error: |SIG[A-Z]+: |WARNING: DATA RACE|# |.*_?\w+\.go:\d+:\d+: )`)
-	// ours matches a stack frame in this repository's code, or a test that timed
-	// out.
+	// ours matches the location of a stack frame in this repository's code, or the
+	// name of a test that timed out.
 	ours = regexp.MustCompile(`^\s.*/(cmd|hack|internal|test|bench)/.*\.go:\d+ |^\t\tTest\S* \(`)
 )
 
