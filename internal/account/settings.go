@@ -41,8 +41,8 @@ func (s Settings) KeepMachines(limit time.Duration) time.Duration {
 	return own
 }
 
-// History is the settings over time: an agent uses the settings that applied when it was
-// created. The zero value has the defaults.
+// History holds all versions of the settings, because an agent uses the version that
+// applied when it was created. The zero value has the defaults.
 type History struct {
 	Versions []Version `json:"versions"` // oldest first
 }

@@ -39,7 +39,7 @@ type Agent struct {
 	PullRequests []PullRequest
 }
 
-// Options are what a person has chosen for an agent.
+// Options are the settings that a person has chosen for an agent.
 type Options struct {
 	Env                 Env
 	Repos               []Repo
@@ -115,8 +115,8 @@ const (
 type Egress struct {
 	Mode  string   `json:"mode,omitempty"`
 	Allow []string `json:"allow,omitempty"`
-	// Within is the team's restriction when the agent was created. A host must
-	// be allowed by both. It is nil if the team had none.
+	// Within is the team's restriction when the agent was created; nil if the team
+	// had none. A host must be allowed by both restrictions.
 	Within *Egress `json:"within,omitempty"`
 }
 

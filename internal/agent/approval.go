@@ -36,7 +36,7 @@ type Approval struct {
 // A Decision is the answer to an approval request.
 type Decision string
 
-// The decisions.
+// Decisions on an approval request.
 const (
 	AllowOnce   Decision = "allow_once"   // for a plan: it is approved
 	AllowAgent  Decision = "allow_agent"  // also allows the entries for this agent

@@ -399,7 +399,7 @@ func (*RunEnded) Kind() string          { return "run.ended" }
 
 func (b *CancelAsked) fold(s *State, _ Event) { s.Cancel = b.Reason }
 
-// The events of this file.
+// Register the events that this file declares.
 var _ = register(
 	&Created{}, &Archived{}, &MachineSaved{}, &RunCreated{}, &RunStarted{}, &BootStep{},
 	&MachineMade{}, &MachineReady{}, &MachineLost{}, &ScriptKept{}, &Notice{}, &TextDelta{},

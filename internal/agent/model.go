@@ -10,9 +10,9 @@ type (
 		Reason   string `json:"reason"` // reason of the last failure
 		Message  string `json:"message,omitempty"`
 		Attempts int    `json:"attempts"` // number of failed attempts
-		// Purpose is "" if the models take part in the conversation: then To answers until the
-		// end of the run. Otherwise Purpose names the single request that To answers, such as
-		// "goal".
+		// Purpose is "" if the models take part in the conversation: in that case the model To
+		// replies until the run ends. Otherwise Purpose names the one request that To answers,
+		// such as "goal".
 		Purpose string `json:"purpose,omitempty"`
 	}
 	// Titled records a new name of the agent.

@@ -17,9 +17,9 @@ const (
 	// Partly means that the work is delivered, but the last round of checks failed or ran
 	// on a commit other than the pushed one, or the goal is not met.
 	Partly Outcome = "partly"
-	// Blocked means that something besides the agent prevented the work or its
-	// proof: an error, a check that was not allowed to run, or a goal that could
-	// not be judged.
+	// Blocked means that something other than the agent prevented the work or its
+	// verification: an error, a check that was not allowed to run, or a goal that
+	// could not be judged.
 	Blocked Outcome = "blocked"
 	// GaveUp means that the agent made no progress: it changed nothing after failed checks
 	// or an unmet goal, or it repeated a call.

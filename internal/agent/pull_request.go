@@ -75,7 +75,7 @@ type (
 		// edited them.
 		Force bool `json:"force,omitempty"`
 	}
-	// PullRequestOpened records that the pull request exists at the forge.
+	// PullRequestOpened records that the pull request exists on the forge.
 	PullRequestOpened struct {
 		By          string      `json:"by"`
 		Made        bool        `json:"made,omitempty"` // newly created
@@ -109,7 +109,7 @@ type (
 		After  time.Time `json:"after,omitzero"`   // the agent waits for replies written later, by the forge's clock
 		Until  time.Time `json:"until"`
 	}
-	// PullRequestSeen records a change of a pull request's state at its forge.
+	// PullRequestSeen records a change of a pull request's state on its forge.
 	PullRequestSeen struct {
 		URL   string `json:"url"`
 		State string `json:"state"`
@@ -178,7 +178,7 @@ func (*PullRequestHeard) housekeeping() {}
 // Kind implements [Body].
 func (*PullRequestHeard) Kind() string { return "pull_request.heard" }
 
-// A Proposal is the pull request that the end of a run requested.
+// A Proposal is a pull request that was requested when a run ended.
 type Proposal struct {
 	Asked *PullRequestAsked // nil if nothing was requested
 	Over  bool              // the forge has answered
@@ -242,8 +242,8 @@ func (a *Agent) putPull(p PullRequest) {
 	a.PullRequests = all
 }
 
-// proposed folds one event into the pull requests that the end of the run
-// requests.
+// proposed folds one event into the pull requests that were requested when the
+// run ended.
 func (s *State) proposed(e Event) {
 	switch b := e.Body.(type) {
 	case *RunCreated:
@@ -272,6 +272,6 @@ func (s *State) propose(repoURL string, p Proposal) {
 	s.proposals = all
 }
 
-// Proposal returns the pull request that the end of this run requested for a
-// repository.
+// Proposal returns the pull request for a repository that was requested when
+// this run ended.
 func (s *State) Proposal(repoURL string) Proposal { return s.proposals[repoURL] }

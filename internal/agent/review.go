@@ -54,7 +54,8 @@ type Finding struct {
 	Path    string `json:"path"`
 	Line    int    `json:"line"`
 	EndLine int    `json:"endLine"` // at least Line
-	// OldSide says that the change removes the lines.
+	// OldSide is true if the lines are in the old version of the file, because the
+	// change removes them.
 	OldSide    bool     `json:"oldSide,omitempty"`
 	Severity   Severity `json:"severity"`
 	Title      string   `json:"title"`                // one line
@@ -62,7 +63,7 @@ type Finding struct {
 	Suggestion string   `json:"suggestion,omitempty"` // replacement for the lines; "" if there is none
 }
 
-// Severity says how bad a finding is.
+// Severity is how serious a finding is.
 type Severity string
 
 // Severities of findings.
@@ -79,7 +80,7 @@ type FindingsReported struct {
 	Fixed    []string  `json:"fixed,omitempty"` // IDs of earlier findings that the change fixes
 }
 
-// ReviewComposed records the review to post at a pull request, before the server
+// ReviewComposed records the review to post on a pull request, before the server
 // contacts the forge. The review is posted unchanged, also after a crash.
 type ReviewComposed struct {
 	Body     string          `json:"body"` // Markdown

@@ -14,7 +14,7 @@ import (
 // Status is the status of a run.
 type Status string
 
-// Statuses.
+// The statuses of a run.
 const (
 	Creating  Status = "CREATING"
 	Running   Status = "RUNNING"

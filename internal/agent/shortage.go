@@ -13,9 +13,9 @@ type (
 		// Kills is the number of processes killed since the last such event.
 		Kills      int   `json:"kills"`
 		LimitBytes int64 `json:"limitBytes,omitempty"` // limit of the machine
-		// Killed and Largest name processes. Largest lists those with the most memory
-		// before the last kill, the largest first. Both are empty if the server cannot
-		// read the kernel's log.
+		// Killed lists the killed processes. Largest lists the processes that used the
+		// most memory before the last kill, the largest first. Both are empty if the
+		// server cannot read the kernel's log.
 		Killed  []Process `json:"killed,omitempty"`
 		Largest []Process `json:"largest,omitempty"`
 		// Ended says that the machine ended with all its processes.

@@ -167,7 +167,7 @@ func (s *State) Apply(e Event) {
 // Next is the next step of a loop.
 type Next int
 
-// The steps, in the order of a turn.
+// The steps of a turn, in order.
 const (
 	NextNothing Next = iota // there is no run, or it has ended
 	NextReply               // ask the model

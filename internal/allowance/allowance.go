@@ -18,7 +18,7 @@ type Amount struct {
 // A Kind is one field of an [Amount].
 type Kind string
 
-// Kinds.
+// The kinds of usage.
 const (
 	Turns  Kind = "turns"
 	Tokens Kind = "tokens"
@@ -67,7 +67,7 @@ func (a Amount) Text(k Kind) string {
 // Dollar is one US dollar in the unit of [Amount.Cost].
 const Dollar = 1e9
 
-// Strictest returns the limit that satisfies all given limits.
+// Strictest returns the lowest limit of each kind.
 func Strictest(limits ...Amount) (out Amount) {
 	for _, l := range limits {
 		for _, k := range Kinds {

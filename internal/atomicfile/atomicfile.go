@@ -40,8 +40,8 @@ func write(path string, data []byte, mode fs.FileMode, commit func(*File) error)
 	return errors.Join(err, f.Close())
 }
 
-// File is a new version of a file. It is in the same folder, and not yet at the file's
-// path. It is not safe for concurrent use.
+// File is a new version of a file. Until it is committed, it has a temporary name in
+// the same folder. It is not safe for concurrent use.
 type File struct {
 	*os.File
 	path   string
