@@ -79,7 +79,7 @@ func (o *Output) width() int {
 // Style is a color or text attribute. It has no effect without color.
 type Style string
 
-// Styles.
+// Styles of text.
 const (
 	Bold   Style = "1"
 	Dim    Style = "2"

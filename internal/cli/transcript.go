@@ -348,7 +348,8 @@ func text(raw json.RawMessage) string {
 
 func short(commit string) string { return commit[:min(len(commit), 10)] }
 
-// telling lists the arguments that best describe a call, best first.
+// telling lists the names of the arguments that best describe a call, the most
+// helpful first.
 var telling = []string{"command", "pattern", "glob_pattern", "path", "query", "url", "description"}
 
 // about summarizes a call's arguments.

@@ -24,8 +24,7 @@ const (
 	ByAllowList   = "allow-list"
 )
 
-// AccessChange is a change of [Access]. It does not change what its zero fields
-// describe.
+// AccessChange is a change of [Access]. Its zero fields change nothing.
 type AccessChange struct {
 	Mode     string         `json:"mode,omitempty"`
 	Everyone *[]string      `json:"everyone,omitempty"`

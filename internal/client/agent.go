@@ -115,7 +115,7 @@ type Finding struct {
 	Suggestion string `json:"suggestion,omitempty"` // text to replace the lines
 }
 
-// PostedReview is the result of posting a review at a pull request.
+// PostedReview is the result of posting a review to a pull request.
 type PostedReview struct {
 	PullRequest string   `json:"pullRequest"` // URL of the pull request
 	Commit      string   `json:"commit"`

@@ -4,7 +4,8 @@ package client
 // and `aloft agent list` use the same statuses.
 type ListStatus string
 
-// The statuses. Only with AsksYou does an agent wait for a person.
+// The statuses in lists. An agent waits for a person only if its status is
+// AsksYou.
 const (
 	AsksYou     ListStatus = "Asks you"
 	Paused      ListStatus = "Paused"

@@ -109,7 +109,7 @@ func (c *Client) TestMCPServer(ctx context.Context, id string) (MCPTest, error) 
 	return out, err
 }
 
-// SignOutOfMCPServer deletes the caller's sign-in at a server.
+// SignOutOfMCPServer deletes the caller's sign-in with a server.
 func (c *Client) SignOutOfMCPServer(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodDelete, "/v1/mcp-servers/"+segment(id)+"/sign-in", nil, nil)
 }

@@ -203,7 +203,7 @@ to the current one, or by default from the previous version to the current one.`
 	return cmd
 }
 
-// showVersionDiff prints the difference between two versions. args are the
+// showVersionDiff prints the difference between two versions. args holds the
 // environment and, optionally, the older and the newer version.
 func (a *app) showVersionDiff(ctx context.Context, c *client.Client, args []string) error {
 	args = append(args, "", "")
