@@ -18,8 +18,8 @@ import (
 	"github.com/coder/websocket"
 )
 
-// startVNC starts a real VNC server whose screen has one colour, and returns
-// the path of its socket.
+// startVNC starts a real VNC server whose screen has a single color, and
+// returns the path of its socket.
 func startVNC(t *testing.T, colour string) string {
 	t.Helper()
 	paint, server := need.Command(t, "xsetroot"), vnctest.Start(t, 64, 48)
@@ -98,7 +98,7 @@ func TestDesktop(t *testing.T) {
 		}
 	}
 
-	// A machine without a desktop, and one whose server does not speak VNC.
+	// Try a machine without a desktop, and one whose server does not speak VNC.
 	if a := h.want(h.call("GET", path, ""), 200); a.get(t, "running") != false || !strings.Contains(a.text(t, "hint"), "tigervnc-standalone-server") {
 		t.Errorf("%s", a.body)
 	}

@@ -6,15 +6,15 @@ import (
 )
 
 // Limits of events that are received at once. Their senders are not authenticated
-// until the whole body is in memory. One address may only take a part, so that slow
-// requests from there do not keep the events of others away.
+// until the whole body is in memory. Each address may use only a part of the total,
+// so that slow requests from one address do not block the events of others.
 const (
 	maxReceiving     = 64
 	maxReceivingFrom = 16
 )
 
-// subscriber is the length of the IPv6 prefix that counts as one address, since a
-// provider assigns that many to one network.
+// subscriber is the length of the IPv6 prefix that counts as one address, since
+// providers assign a prefix of this length to each customer.
 const subscriber = 64
 
 // receiving counts the events that are being received. Its methods are safe for

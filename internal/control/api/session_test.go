@@ -162,7 +162,7 @@ func TestSecureCookie(t *testing.T) {
 	}
 }
 
-// A page at another host of the domain, such as a preview, can plant a cookie.
+// A page on another host of the domain, such as a preview, can plant a cookie.
 // Under https it cannot plant the state of somebody else's sign-in: browsers
 // accept a cookie with the __Host- prefix only from this host.
 func TestPlantedVisit(t *testing.T) {

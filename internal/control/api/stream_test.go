@@ -303,7 +303,8 @@ func TestStreamOverRestarts(t *testing.T) {
 	}
 }
 
-// lastFrame returns the id of the last frame that the journal yields so far.
+// lastFrame returns the id of the last frame that the events in the journal so
+// far produce.
 func (h *house) lastFrame(id, runID string, head int64) string {
 	h.t.Helper()
 	events, err := h.store.Read(h.t.Context(), id, 0, int(head))

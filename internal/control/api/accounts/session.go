@@ -160,8 +160,8 @@ func (s *API) beginPasskeySignIn(w http.ResponseWriter, _ *http.Request, _ accou
 	return rest.WriteJSON(w, http.StatusOK, ceremonyJSON{Ceremony: name, Options: options})
 }
 
-// visitCookie holds the OAuth state of a sign-in at the identity provider. The
-// provider's redirect must contain the same state.
+// visitCookie holds the OAuth state of a sign-in with the identity provider.
+// The provider's redirect must contain the same state.
 const visitCookie = "aloft_visit"
 
 func (s *API) visitProvider(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {

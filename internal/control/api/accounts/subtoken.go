@@ -35,7 +35,7 @@ type createSubTokenResponseJSON struct {
 
 // createSubToken lets an admin's program act as a user for a limited time. The
 // admin must have the right to change the user, so that nobody gains rights. A
-// sub-token cannot create sub-tokens, or it could renew itself for ever.
+// sub-token cannot create sub-tokens, or it could renew itself forever.
 func (s *API) createSubToken(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	if who.Kind != account.Lasting {
 		return fault.Denied("only an admin's API key can create sub-tokens").Named("service_account_required").Hint("use a key from POST /v1/me/keys")

@@ -33,7 +33,7 @@ func (s *API) beginMCPSignIn(w http.ResponseWriter, r *http.Request, who account
 	return s.sendToSignIn(w, address, state, err)
 }
 
-// mcpCookie holds the state of a sign-in at an MCP server. The provider's
+// mcpCookie holds the state of a sign-in with an MCP server. The provider's
 // redirect must contain the same state, so an attacker's link cannot complete a
 // sign-in in a victim's browser.
 const mcpCookie = "aloft_mcp_visit"

@@ -115,7 +115,7 @@ func (s *Shared) CookieName() string {
 }
 
 // VisitCookie returns the cookie in which a browser keeps the state of a
-// sign-in at another site, until the provider redirects the browser to the
+// sign-in with another site, until the provider redirects the browser to the
 // path. An empty state returns the cookie that removes it.
 func (s *Shared) VisitCookie(name, path, state string) *http.Cookie {
 	c := &http.Cookie{Name: name, Value: state, Path: path, MaxAge: 600, HttpOnly: true, Secure: s.Secure(), SameSite: http.SameSiteLaxMode}
@@ -174,7 +174,8 @@ func (s *Shared) MayAdd(ctx context.Context, userID int64, more agents.Quotas) e
 	return s.Quotas.MayAdd(ctx, s.Agents, userID, more)
 }
 
-// NameOf returns a user's name for messages. User 0 stands for a timeout.
+// NameOf returns a user's name for messages. For user 0, it returns the words
+// for a timeout.
 func (s *Shared) NameOf(ctx context.Context, userID int64) string {
 	if userID == 0 {
 		return "the timeout"
