@@ -128,7 +128,7 @@ func TestReviewAtALimit(t *testing.T) {
 }
 
 // fuse simulates a server that is killed before or after one of its effects. An
-// effect is an append, or a request that changes something at the forge.
+// effect is an append, or a request that changes something on the forge.
 type fuse struct{ left int }
 
 var errKilled = errors.New("the server was killed")

@@ -34,7 +34,7 @@ type Pulls interface {
 	Propose(ctx context.Context, s *agent.State, n int, commit string, options pull.Options) (agent.PullRequestAsked, error)
 	// Open opens the pull request. It is idempotent.
 	Open(ctx context.Context, a agent.Agent, asked agent.PullRequestAsked) (agent.PullRequestOpened, error)
-	// Read reads a pull request of the agent at the forge.
+	// Read reads a pull request of the agent from the forge.
 	Read(ctx context.Context, a agent.Agent, p agent.PullRequest, q pull.Question) (pull.Answer, error)
 	// Wait repeats Read until there is something new, at most until the given
 	// time.

@@ -13,7 +13,7 @@ import (
 // postWithin is how long the end of a run waits for a review to be posted.
 const postWithin = 5 * time.Minute
 
-// PostReview posts the findings of a reviewing agent at the pull request under
+// PostReview posts the findings of a reviewing agent on the pull request under
 // review, once in a run, and only if there is something new. The review is
 // journaled first, so that after a crash the same review is posted, unless the
 // forge already has it. If posting fails, the reason is journaled, and the next
