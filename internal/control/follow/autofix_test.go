@@ -116,8 +116,9 @@ func TestPromptBeforeTheFirstTry(t *testing.T) {
 	w.prompt()
 }
 
-// After ten attempts the agent gives up, and one comment on the pull request
-// says what it tried, although the server dies after it has posted the comment.
+// After ten attempts the agent gives up. A single comment on the pull request
+// says what it tried, even if the server dies right after it has posted the
+// comment.
 func TestGivesUp(t *testing.T) {
 	w := newWorld(t)
 	for n := range maxTries {

@@ -1,12 +1,12 @@
 // Package follow lets agents follow the pull requests that they have opened. It
 // learns from events and by polling that a pull request may have changed, reads
-// it at its forge, and starts a follow-up run with the comments of people who
+// it from its forge, and starts a follow-up run with the comments of people who
 // may write to the repository and the logs of failed checks. When such a run has
 // ended, it replies to the review threads and resolves them.
 //
-// The append that starts a run also journals the comments and checks that
-// caused it. So repeated reads, in any order, and crashes never start a second
-// run for the same comment or check.
+// The append that starts a run also journals the comments and checks that caused
+// it. So repeated reads, in any order, and crashes never start a second run for
+// the same comment or check.
 //
 // What people and jobs have written is untrusted. Prompts quote it line by line,
 // under the name of its author.

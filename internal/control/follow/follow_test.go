@@ -390,7 +390,7 @@ func (u *unsure) Append(ctx context.Context, a store.Append) ([]agent.Event, err
 }
 
 // The server dies after it has journaled the run and before it has recorded the
-// read.
+// read. The comment must not start a second run.
 func TestDeathAfterTheRunIsJournaled(t *testing.T) {
 	w := newWorld(t)
 	w.desk.Journal = &unsure{w.store, 1}
@@ -446,8 +446,8 @@ func TestPolling(t *testing.T) {
 	}
 }
 
-// Each thread gets the result of the run once, and is resolved if the run has
-// pushed a commit, although the server dies after the reply.
+// Each thread gets the result of the run once, even if the server dies right
+// after the reply. The thread is resolved if the run has pushed a commit.
 func TestThreadsAreAnswered(t *testing.T) {
 	w := newWorld(t)
 	first := w.forge.SayOn(w.repo, 1, "ada", "list.go", 12, "This panics.")
@@ -494,7 +494,7 @@ func (noReplies) Reply(context.Context, forge.Repo, int, string, string) (forge.
 	return forge.Comment{}, fault.Invalid("no replies").Named(forge.CodeUnsupported)
 }
 
-// At forges whose threads accept no replies, one comment replies to all threads
+// On forges whose threads accept no replies, one comment replies to all threads
 // of a run.
 func TestThreadsWithoutReplies(t *testing.T) {
 	w := newWorld(t)

@@ -4,10 +4,9 @@ import "context"
 
 // Examining is a [Forge] that can tell which scopes a token lacks.
 type Examining interface {
-	// Examine returns which scopes the token for the repository lacks, if the
-	// host reveals them. It changes nothing at the host, and the repository
-	// need not exist. It returns a fault if the host rejects the token or is
-	// unreachable.
+	// Examine returns which scopes the token for the repository lacks, if the host
+	// reveals them. It changes nothing on the host, and the repository need not
+	// exist. It returns a fault if the host rejects the token or is unreachable.
 	Examine(ctx context.Context, r Repo) (Grant, error)
 }
 

@@ -18,7 +18,7 @@
 //
 // An adapter stores no token. For each request it asks [Tokens] for the
 // repository's token, configured under the longest matching URL prefix, as for
-// git. So different owners at one host can have different tokens, and a token
+// git. So different owners on one host can have different tokens, and a token
 // that changes, such as the hourly ones of a GitHub App, needs no new adapter.
 //
 // # Trust

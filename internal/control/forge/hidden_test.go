@@ -8,7 +8,7 @@ import (
 )
 
 // Someone hides words in a comment, title or check name. People do not see them
-// at the forge, but a model reads them.
+// on the forge, but a model reads them.
 func TestTextHidesNothing(t *testing.T) {
 	const hidden = "a\U000e0069\U000e0067\u200b\u2060\u202e\ufeff\u00ad\U000e0101b"
 	if got := forge.Line(hidden, 100); got != "ab" {

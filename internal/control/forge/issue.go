@@ -19,7 +19,7 @@ type Issue struct {
 // Issues is a [Forge] with issues, and with comments that can be changed.
 type Issues interface {
 	// Issue returns an issue. For the number of a pull request, the fault is
-	// forge_not_found, even at hosts where issues and pull requests share their
+	// forge_not_found, even on hosts where issues and pull requests share their
 	// numbers.
 	Issue(ctx context.Context, r Repo, number int) (Issue, error)
 	// IssueComments returns the newest [MaxComments] comments of an issue, oldest

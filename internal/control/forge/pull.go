@@ -50,7 +50,7 @@ func (c Change) Texts(title func(string) string, body string, most int) map[stri
 }
 
 // HeadIn returns the repository of a pull request's head. head and base are the
-// repository paths of the pull request at the host, which differ from r's path
+// repository paths of the pull request on the host, which differ from r's path
 // if r was renamed.
 func HeadIn(r Repo, head, base string) Repo {
 	if head == base {

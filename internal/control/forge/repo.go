@@ -14,7 +14,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// Repo names a repository at a host. Create it with [ParseURL] or
+// Repo names a repository on a host. Create it with [ParseURL] or
 // [ParsePullRequestURL].
 type Repo struct {
 	Host string // lower case, without a default port: github.com, git.example.com:3000

@@ -12,7 +12,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// place is an issue or pull request at its forge.
+// place is an issue or pull request on its forge.
 type place struct {
 	forge  forge.Forge
 	issues forge.Issues

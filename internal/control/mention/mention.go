@@ -3,12 +3,12 @@
 // follow-up to it. A single comment of the server shows the agent's state.
 //
 // An event only makes the issue or pull request due; polling does the same
-// where no events arrive. The desk reads it at its forge, and acts on comments
-// of people who may write to the repository. The id of an agent derives from
-// the comment that asked for it, and it is stored before the agent is started.
-// The id of a follow-up's run derives from its comment, too. So duplicate
-// events, events out of order, and a server that dies at any point never cause
-// an agent or a run twice.
+// where no events arrive. The desk reads it from its forge, and acts on
+// comments of people who may write to the repository. The id of an agent
+// derives from the comment that asked for it, and it is stored before the agent
+// is started. The id of a follow-up's run derives from its comment, too. So
+// duplicate events, events out of order, and a server that dies at any point
+// never cause an agent or a run twice.
 //
 // Everything read from the forge is untrusted. Prompts quote it line by line.
 package mention
@@ -48,7 +48,7 @@ type Start struct {
 }
 
 // Agents starts agents and sends them prompts. Its methods are safe for
-// concurrent use. Errors are faults, whose messages are shown at the forge.
+// concurrent use. Errors are faults, whose messages are shown on the forge.
 type Agents interface {
 	// Start starts an agent. If the id is taken, the fault is
 	// agent_id_conflict.
@@ -73,8 +73,8 @@ type Config struct {
 	// Next handles changes without a mention, and pull requests that agents
 	// own.
 	Next inbound.Handler
-	// Account returns the user who will own agents that a login at the host
-	// asks for. If the login has no user, the error is a fault.
+	// Account returns the user who will own agents that a login on the host asks
+	// for. If the login has no user, the error is a fault.
 	Account func(ctx context.Context, host, login string) (userID int64, err error)
 	ID      func(words ...string) string                                        // a reserved agent id for the words
 	RepoURL func(r forge.Repo) string                                           // the URL to clone

@@ -58,7 +58,7 @@ func (d *Desk) attempt(ctx context.Context, t store.Topic) {
 }
 
 // work takes the next step for a topic, and returns the delay until the
-// following step. Each step changes at most one thing at the forge, and
+// following step. Each step changes at most one thing on the forge, and
 // everything that it needs was stored before.
 func (d *Desk) work(ctx context.Context, t *store.Topic) (wait time.Duration, err error) {
 	defer func() {

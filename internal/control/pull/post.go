@@ -159,7 +159,7 @@ type reviewHost interface {
 	forge.Reviewed
 }
 
-// PostReview posts a journaled review at the pull request, resolves threads and
+// PostReview posts a journaled review on the pull request, resolves threads and
 // sets the status of the commit. It is idempotent: it does not post anything
 // that the forge already has. The error is a fault.
 func (d *Desk) PostReview(ctx context.Context, of agent.ReviewedPull, n agent.ReviewComposed) (agent.ReviewPosted, error) {

@@ -43,7 +43,7 @@ type Config struct {
 	// Privacy reports whether a run is in privacy mode, in which pull requests
 	// get a general text unless a person writes one; nil means never.
 	Privacy func(ctx context.Context, r agent.Run) (bool, error)
-	// Reviewers returns the users, by their names at the host, to request reviews
+	// Reviewers returns the users, by their names on the host, to request reviews
 	// from; nil means none.
 	Reviewers func(ctx context.Context, a agent.Agent, host string) ([]string, error)
 	// Mark returns a key that is derived from words and that others cannot

@@ -136,7 +136,7 @@ func (o *office) propose(commit string, w pull.Options) (agent.PullRequestAsked,
 	return asked, err
 }
 
-// all returns the pull requests at the forge, newest first.
+// all returns the pull requests on the forge, newest first.
 func (o *office) all() []forge.PullRequest {
 	o.t.Helper()
 	all, err := o.forge.Find(o.t.Context(), o.repo, branch)

@@ -104,7 +104,7 @@ func (d *Desk) markFinding(of *agent.ReviewedPull, agentID, findingID string) st
 	return forge.Mark(strings.Join([]string{"finding", key, agentID, findingID}, " "))
 }
 
-// findingOf returns the mark of a comment that is a finding at the pull request, or
+// findingOf returns the mark of a comment that is a finding on the pull request, or
 // "".
 func (d *Desk) findingOf(of *agent.ReviewedPull, body string) string {
 	m := findingMark.FindStringSubmatch(body)

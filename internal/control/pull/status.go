@@ -60,7 +60,7 @@ func reviewOf(reviews []forge.Review, threads []forge.Thread) (out Review) {
 	return out
 }
 
-// List returns the state of the agent's pull requests at their forges, at most
+// List returns the state of the agent's pull requests on their forges, at most
 // a few seconds old. Changes are journaled.
 func (d *Desk) List(ctx context.Context, a agent.Agent) ([]Status, error) {
 	out := make([]Status, len(a.PullRequests))
@@ -106,7 +106,7 @@ func (d *Desk) look(ctx context.Context, a agent.Agent, p agent.PullRequest) (St
 	return out, nil
 }
 
-// standing is the state of a pull request at its forge.
+// standing is the state of a pull request on its forge.
 type standing struct {
 	pull   forge.PullRequest
 	checks []forge.Check

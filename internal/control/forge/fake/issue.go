@@ -12,7 +12,7 @@ import (
 )
 
 // firstIssue is the number of the first issue. Issues and pull requests share
-// their numbers, as at GitHub.
+// their numbers, as on GitHub.
 const firstIssue = 1001
 
 type issue struct {

@@ -89,8 +89,8 @@ func (f *Forge) IsCommit(r forge.Repo, number int, commit string) bool {
 	return err == nil && (p.HeadCommit == commit || slices.Contains(p.earlier, commit))
 }
 
-// AddReview adds a review by [Login] with comments that have complete texts, and
-// returns its ID. Without a body, it adds only the comments.
+// AddReview adds a review by [Login] with the given comments, whose texts it
+// does not change, and returns its ID. If body is "", it adds only the comments.
 func (f *Forge) AddReview(r forge.Repo, number int, commit, body string, comments []forge.LineComment) (forge.Comment, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -310,7 +310,7 @@ func (s *Server) serveStored(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, log)
 }
 
-// thread returns a thread of the call's pull request by its id at the host.
+// thread returns a thread of the call's pull request by its id on the host.
 // shown converts the fake's ids to those of the host.
 func (c *call) thread(shown func(id string) string, id string) (forge.Thread, error) {
 	all, err := c.s.Fake.Threads(c.Context(), c.repo, c.number)

@@ -20,7 +20,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// TestApp has an App create tokens at a server that knows its public key, and
+// TestApp has an App create tokens on a server that knows its public key, and
 // opens a pull request with such a token.
 func TestApp(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
