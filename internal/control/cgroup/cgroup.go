@@ -34,7 +34,8 @@ type Limits struct {
 	// while other cgroups have more than their own guarantees. On v1, the
 	// kernel reclaims first from the cgroups that exceed their guarantee most.
 	GuaranteedMemoryBytes int64
-	// GuaranteedCPUs determines the cgroup's share of busy CPUs.
+	// GuaranteedCPUs determines the cgroup's share of the CPU time when all CPUs
+	// are busy.
 	GuaranteedCPUs float64
 }
 

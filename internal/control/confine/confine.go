@@ -43,8 +43,8 @@ type Jail struct {
 	Network bool // the program may open IPv4 and IPv6 sockets
 	Bare    bool // the program sees none of the host's programs, certificates and devices; Stdin, Stdout and Stderr must be set
 
-	// Capabilities are capabilities that the program keeps. They must affect
-	// files only: all that protects the host from them is that the program sees
+	// Capabilities are capabilities that the program keeps. They must affect only
+	// files, because only one thing protects the host from them: the program sees
 	// none of the host's files.
 	Capabilities []uintptr
 
@@ -136,7 +136,7 @@ func (j Jail) start(cmd *exec.Cmd, g *group) error {
 // changes the real user and group of the calling thread, because without
 // CAP_SYS_RESOURCE only the process's own user may set them.
 func (j Jail) limit(pid int) error {
-	// The functions of package unix would change all threads.
+	// Use raw system calls: the functions of package unix change all threads.
 	const same = ^uintptr(0)
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESGID, uintptr(j.User), same, same); errno != 0 {
 		return fmt.Errorf("change the group to %d: %w", j.User, errno)

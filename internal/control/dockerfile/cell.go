@@ -215,7 +215,8 @@ func (c Cell) mounts() []specs.Mount {
 	bind := func(source, target string, options ...string) specs.Mount {
 		return specs.Mount{Destination: target, Type: "bind", Source: source, Options: append([]string{"rbind", "rprivate"}, options...)}
 	}
-	// A program that a step creates there has only the step's rights.
+	// Because of nosuid, a program that a step creates in these folders has only
+	// the rights of the step.
 	m := []specs.Mount{
 		bind("/usr", "/usr", "ro", "nodev"),
 		bind(c.Job.Work, InWork, "nosuid", "nodev"),

@@ -54,7 +54,7 @@ func (r reader) leaveGroups() error {
 	if r.user == r.ownUser && r.group == r.ownGroup {
 		return nil
 	}
-	// The function of package unix would change all threads.
+	// Use a raw system call: the function of package unix changes all threads.
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); errno != 0 {
 		return fmt.Errorf("leave all groups: %w", errno)
 	}

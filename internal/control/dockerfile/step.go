@@ -215,8 +215,8 @@ func shellWords(s string) (words []string, ok bool) {
 // squeeze collapses runs of white space into single spaces.
 func squeeze(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// A Steps follows the output of an engine like buildah or Docker, and remembers
-// the current step.
+// Steps follows the output of an engine such as buildah or Docker, and
+// remembers the current step.
 type Steps struct{ Last string }
 
 var stepLine = regexp.MustCompile(`^(?:\[\d+/\d+\] )?(?:STEP|Step) \d+(?:/\d+)? ?: (.*)$`)

@@ -258,9 +258,10 @@ func hostAnswer(m *policy.Matcher, kind dnsmessage.Type) answer {
 	return answer{}
 }
 
-// missing distinguishes two cases: a name whose reachable addresses are all of
-// the other family, and a name without any. Resolvers give up after the second
-// answer.
+// missing returns the answer for a name without a reachable address of the
+// requested family. If the name has reachable addresses of the other family,
+// the answer is empty; otherwise it says that the name does not exist. After
+// the latter, resolvers do not ask for the other family.
 func (g *Gateway) missing(ctx context.Context, network, name string) answer {
 	other := "ip4"
 	if network == other {

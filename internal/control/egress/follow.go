@@ -222,7 +222,8 @@ func (r *answerer) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// markKnown wakes status, because no more of the first bytes will be read.
+// markKnown wakes callers of status: all of the first bytes that will be read
+// have been read.
 func (r *answerer) markKnown() { r.once.Do(func() { close(r.known) }) }
 
 // status waits for the remote end's first bytes and returns the HTTP status, or

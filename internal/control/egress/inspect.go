@@ -14,8 +14,9 @@ import (
 	"aloft/internal/policy"
 )
 
-// clientHello describes a connection's destination according to its first
-// bytes, such as a TLS client hello or an HTTP header (the greeting).
+// clientHello describes a connection's destination according to the greeting:
+// the first bytes from the client, such as a TLS client hello or an HTTP
+// header.
 type clientHello struct {
 	protocol string // "TLS", "HTTP" (1.0 and 1.1), "HTTP/2", or "" for other protocols
 	host     string // host as the client wrote it, or ""
@@ -24,7 +25,7 @@ type clientHello struct {
 }
 
 // judgeAt returns an error if the policy refuses a greeting on a connection to
-// addr, which names resolved to.
+// addr. names are the names that have resolved to addr.
 func (g clientHello) judgeAt(m *policy.Matcher, addr netip.Addr, names []string) error {
 	if m.Mode() == policy.List && m.ByAddress(addr) {
 		return g.denied(m)

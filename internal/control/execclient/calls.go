@@ -21,8 +21,8 @@ import (
 // differs from the model's.
 var ErrCatalogue = errors.New("the machine's tools differ from this server's")
 
-// ErrHooked is returned for a call that was sent as unhooked. The machine did
-// not start it, because it has hooks.
+// ErrHooked is returned for a call that was sent without having run hooks. The
+// machine did not start it, because the machine has hooks.
 var ErrHooked = errors.New("the machine has hooks that were not run for the call")
 
 // callTimeout is the timeout for the result of a call. Every tool has its own,

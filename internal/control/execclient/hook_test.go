@@ -24,7 +24,8 @@ func (h hookServer) RunHooks(context.Context, *connect.Request[agentv1.RunHooksR
 }
 
 // hooksTo returns a client of a machine whose exec-daemon gives these answers.
-// The first connections, dies in number, are closed at their first byte.
+// exec-daemon closes as many connections as dies says at their first byte,
+// before it answers.
 func hooksTo(t *testing.T, dies int32, lost func(error) error, answer hookServer) *Hooks {
 	t.Helper()
 	path, handler := agentv1connect.NewHookServiceHandler(answer)

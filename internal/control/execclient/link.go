@@ -146,7 +146,7 @@ func (cs *Calls) connect(ctx context.Context) (*link, error) {
 // greet receives the hello.
 func (l *link) greet() error {
 	if err := l.stream.Send(nil); err != nil { // sends only the headers
-		// Receive returns a better error if the server has replied.
+		// If the server has replied, the error of Receive says more.
 		if _, receiveErr := l.stream.Receive(); receiveErr != nil {
 			return receiveErr
 		}

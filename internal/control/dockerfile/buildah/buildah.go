@@ -47,7 +47,8 @@ func New(conf Config) (*Engine, error) {
 	if err := os.MkdirAll(conf.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("buildah: %w", err)
 	}
-	// Earlier versions left this store, which all builds shared and root owned.
+	// Remove the store of earlier versions, which all builds shared and root
+	// owned.
 	for _, d := range []string{"root", "run", "tmp", "builds.lock"} {
 		if err := os.RemoveAll(filepath.Join(conf.Dir, d)); err != nil {
 			return nil, fmt.Errorf("buildah: %w", err)

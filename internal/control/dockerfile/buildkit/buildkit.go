@@ -50,8 +50,8 @@ func New(conf Config) (*Engine, error) {
 	if err := os.MkdirAll(conf.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("buildkit: %w", err)
 	}
-	// Earlier versions, whose daemons ran as root of the host, left this
-	// folder.
+	// Remove the folders of earlier versions, whose daemons ran as root of the
+	// host.
 	for _, d := range []string{"root", "linked-root", "link"} {
 		if err := os.RemoveAll(filepath.Join(conf.Dir, d)); err != nil {
 			return nil, fmt.Errorf("buildkit: %w", err)

@@ -59,8 +59,8 @@ func TestSend(t *testing.T) {
 	}
 }
 
-// TestNetworkOf checks that a build without a network sends the daemon's own
-// value for it: Podman interprets Docker's value as the host's network.
+// TestNetworkOf checks which value each daemon gets for a build without a
+// network. Podman would interpret Docker's value as the host's network.
 func TestNetworkOf(t *testing.T) {
 	for _, c := range []struct {
 		network string

@@ -100,7 +100,7 @@ func (b *bench) escape(t *testing.T) {
 	}
 }
 
-// nobody checks that root in a build is a host user who owns nothing.
+// nobody is the test that root in a build is a host user who owns nothing.
 func (b *bench) nobody(t *testing.T) {
 	_, out, err := b.build(t, dockerfile.Spec{Contents: base + "RUN busybox cat /proc/self/uid_map /proc/self/gid_map && echo \"as $(busybox id -u)\"\n", NoCache: true})
 	if err != nil {
@@ -137,8 +137,8 @@ func (b *bench) limits(t *testing.T) {
 	}
 }
 
-// apart checks that builds of two repositories share neither caches nor, by id,
-// images.
+// apart checks that builds of two repositories share no caches, and that
+// neither can name the other's images by id.
 func (b *bench) apart(t *testing.T) {
 	for i, c := range []struct {
 		repository string
