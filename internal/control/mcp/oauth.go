@@ -215,7 +215,7 @@ func resourceOf(ctx context.Context, hc *http.Client, serverURL string, places [
 	return &oauthex.ProtectedResourceMetadata{Resource: serverURL, AuthorizationServers: []string{issuer}}
 }
 
-// register determines the client to use at the provider: the configured one,
+// register determines the client to use with the provider: the configured one,
 // that of the previous sign-in, or a newly registered one.
 func register(ctx context.Context, hc *http.Client, g *grant, meta *oauthex.AuthServerMeta, own Client, before grant) error {
 	methods := meta.TokenEndpointAuthMethodsSupported

@@ -17,7 +17,7 @@ import (
 	"aloft/internal/mcp"
 )
 
-// visitAs signs ada in at the provider and returns the parameters with which
+// visitAs signs ada in with the provider and returns the parameters with which
 // the browser returns.
 func visitAs(t *testing.T, address string) url.Values {
 	t.Helper()

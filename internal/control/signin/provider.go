@@ -39,7 +39,7 @@ type Provider struct {
 // providerWithin is the timeout for requests to the provider.
 const providerWithin = 15 * time.Second
 
-// A visit is an unfinished sign-in at the provider.
+// A visit is an unfinished sign-in with the provider.
 type visit struct {
 	Nonce    string `json:"nonce"`
 	Verifier string `json:"verifier"`
