@@ -19,8 +19,8 @@ func IsReserved(id string) bool {
 	return err == nil && u.Version() == Reserved
 }
 
-// ReservedID returns an agent id for the words that no client can choose. The
-// same words always return the same id.
+// ReservedID derives an agent id from the words. No client can choose such an
+// id. The same words always give the same id.
 func ReservedID(words ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(words, "\x00")))
 	var id uuid.UUID

@@ -274,7 +274,7 @@ func wantFault(t *testing.T, err error, code string) {
 	}
 }
 
-// nothing fails the test if a failed restore has left files beside its target.
+// nothing checks that a failed restore has left no files next to its target.
 func nothing(t *testing.T, to string) {
 	t.Helper()
 	left, err := os.ReadDir(filepath.Dir(to))
@@ -676,7 +676,7 @@ func TestFolderIsDocumented(t *testing.T) {
 	}
 }
 
-// TestUnknown checks that a backup reports an entry that no list contains.
+// TestUnknown checks that a backup reports entries that [Folder] does not list.
 func TestUnknown(t *testing.T) {
 	data := example(t)
 	write(t, filepath.Join(data, "new"), "x", 0o600)

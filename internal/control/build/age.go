@@ -12,12 +12,12 @@ func isYoung(at time.Time, age time.Duration) bool {
 	return time.Since(at).Abs() < age
 }
 
-// grace is how long something must be found too old before it is removed,
-// measured by the process's monotonic clock. So a wall clock that jumps and is
-// corrected within that time causes no loss.
+// grace is how long a thing must remain too old before it is removed. The
+// process's monotonic clock measures this time, so nothing is lost if the wall
+// clock jumps ahead and is corrected within it.
 const grace = 12 * time.Hour
 
-// expired records since when things have been too old. It is safe for
+// expired records since when each thing has been too old. It is safe for
 // concurrent use.
 type expired struct {
 	mu    sync.Mutex

@@ -24,7 +24,7 @@ type runningBuild struct {
 	last   string
 }
 
-// serves reports whether a flight's build fits the plan.
+// serves reports whether the running build is what the plan needs.
 func (f *runningBuild) serves(p Plan) bool {
 	return slices.Equal(f.plan.urls(), p.urls()) && f.plan.digest() == p.digest()
 }
@@ -68,14 +68,14 @@ func (b *Builder) Ensure(ctx context.Context, p Plan, why environment.Trigger, t
 		if may && f.serves(p) {
 			return r, err
 		}
-		// The flight was for other repositories of the saved environment, for
-		// an older environment, or on a snapshot that this user may not use.
-		// Try again.
+		// The running build was for other repositories of the saved environment, for
+		// an older environment, or on a snapshot that this user may not use. Try
+		// again.
 	}
 }
 
-// await waits for a flight and returns its result. tell receives the flight's
-// progress messages.
+// await waits for a running build and returns its result. tell receives the
+// build's progress messages.
 func (b *Builder) await(ctx context.Context, f *runningBuild, tell func(string)) (environment.Record, error) {
 	var told string
 	var next time.Time // when to call tell again: progress is throttled
@@ -101,8 +101,8 @@ func (b *Builder) await(ctx context.Context, f *runningBuild, tell func(string))
 	}
 }
 
-// join returns the flight of the plan's environment, and starts one if there is
-// none.
+// join returns the running build of the plan's environment, and starts one if
+// there is none.
 func (b *Builder) join(p Plan, why environment.Trigger) (*runningBuild, error) {
 	id := p.environmentID()
 	b.mu.Lock()

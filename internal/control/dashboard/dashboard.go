@@ -74,7 +74,8 @@ func Handler(files fs.FS, next http.Handler) (http.Handler, error) {
 		}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// No client requests a path that the mux would redirect.
+		// Let the API reject a path that the mux would redirect. No real client
+		// requests such a path.
 		if at := r.URL.EscapedPath(); path.Clean(at) != strings.TrimSuffix(at, "/") && at != "/" {
 			next.ServeHTTP(w, r)
 			return

@@ -71,8 +71,8 @@ type Config struct {
 	// Artifacts stores files that outlive machines; nil stores none.
 	Artifacts Artifacts
 	Layers    Layers // saved disks; nil if disks cannot be saved
-	// Idle is how long a machine may be unused before it is put to sleep; 0
-	// means for ever.
+	// Idle is how long a machine may be unused before it is put to sleep; 0 means
+	// forever.
 	Idle time.Duration
 	// DiskOnly puts machines to sleep without their processes, so that no
 	// memory is written to disk.
@@ -81,7 +81,7 @@ type Config struct {
 	// is.
 	Privacy func(ctx context.Context, r agent.Run) (bool, error)
 	// Retention returns how long an agent's machine may be unused before it is
-	// removed with its disk. 0 or a nil function means for ever.
+	// removed with its disk. 0 or a nil function means forever.
 	Retention func(ctx context.Context, a agent.Agent) (time.Duration, error)
 	// TeamEgress returns the team's network restriction at a point in time. The
 	// zero value or a nil function means none.
@@ -132,7 +132,7 @@ type Gateway interface {
 	Diff(ctx context.Context, repoURL, base, branch string, limit int) (diff string, truncated bool, err error)
 }
 
-// Pulls finds pull requests at forges.
+// Pulls finds pull requests on forges.
 type Pulls interface {
 	// Found returns the pull request with the given URL, for an agent that will
 	// work on it in the given repository.

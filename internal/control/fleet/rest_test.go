@@ -36,7 +36,7 @@ func (d *diary) Append(_ context.Context, a store.Append) ([]agent.Event, error)
 	return a.Events, nil
 }
 
-// dormitory is a runtime with one machine, until the machine is destroyed.
+// dormitory is a runtime whose only machine exists until it is destroyed.
 type dormitory struct {
 	machine.Runtime
 	diary *diary
@@ -58,9 +58,9 @@ func (b *lastBed) Destroy(context.Context) error {
 	return nil
 }
 
-// TestExpiring checks that the warning comes a day before a machine is removed.
-// If the warning is late, the full period still follows it. After the machine
-// was used, the warning comes again.
+// TestExpiring checks that the warning comes a day before a machine is removed,
+// that the full period also follows a late warning, and that a machine that was
+// used after a warning gets another one.
 func TestExpiring(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, c := range []struct {

@@ -278,8 +278,8 @@ func (p *Provider) knows(ctx context.Context, token string, _ *http.Request) (*a
 	return &auth.TokenInfo{Expiration: time.Now().Add(time.Hour)}, nil
 }
 
-// Visit signs the person in at the provider as a browser would, and returns the
-// parameters with which the provider redirects to callback.
+// Visit signs the person in with the provider as a browser would, and returns
+// the parameters with which the provider redirects to callback.
 func Visit(t testing.TB, address, person, callback string) url.Values {
 	t.Helper()
 	jar, err := cookiejar.New(nil)

@@ -91,7 +91,7 @@ func (p *Policy) FixesChecks(ctx context.Context) (bool, error) {
 }
 
 // ReviewersOf returns the logins from whom to request reviews of an agent's
-// pull requests at the host. That is the reviewer of the agent's owner, if the
+// pull requests on the host. That is the reviewer of the agent's owner, if the
 // operator has configured one.
 func (p *Policy) ReviewersOf(ctx context.Context, a agent.Agent, host string) ([]string, error) {
 	if len(p.Reviewers[host]) == 0 {
