@@ -226,7 +226,7 @@ func (a *assembly) openMCP(context.Context) (err error) {
 	return nil
 }
 
-// openPulls creates the [pull.Desk], which opens pull requests at forges.
+// openPulls creates the [pull.Desk], which opens pull requests on forges.
 func (a *assembly) openPulls(context.Context) error {
 	forges, err := a.config.Git.Forges(a.gateway)
 	if err != nil {

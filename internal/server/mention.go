@@ -24,7 +24,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// mentionsConfig configures who can start agents by mentioning them at a forge.
+// mentionsConfig configures who can start agents by mentioning them on a forge.
 type mentionsConfig struct {
 	Handle   string            `yaml:"handle"`   // name that people write after an @
 	Accounts map[string]string `yaml:"accounts"` // e-mail address of the account for HOST/LOGIN
