@@ -52,7 +52,7 @@ test("from the link of the first start to a merged branch", { timeout: 600_000 }
     expect(pull).toMatchObject({ title: "slug: join runs of other characters", requested_reviewers: [{ login: "ada" }] });
     expect(pull.body).toContain("The tests pass now.");
 
-    // CI reports a status, and a person merges at the code host.
+    // CI reports a status, and a person merges on the code host.
     await gitea.api(gitea.ada, "POST", `/repos/ada/slug/statuses/${pull.head.sha}`, { context: "ci/test", state: "success", target_url: "https://ci.example.com/1", description: "9 passed" });
     const again = () => button("Refresh").click();
     await expect.poll(async () => (await again(), page.getByText("1 check passed").isVisible()), { timeout: patience, interval: 1_000 }).toBe(true);

@@ -55,7 +55,7 @@ export function Pulls({ agent, branch, seen: { data, failure, reload } }: { agen
 
 type RowProps = { agent: Agent; row: Row; named: boolean; open: (() => void) | undefined; again: (() => void) | undefined; turning: boolean };
 
-/** One pull request with its state at the forge, or a note that there is none. */
+/** One pull request with its state on the forge, or a note that there is none. */
 export function PullRow({ agent, row: { repo, pull: p }, named, open, again, turning }: RowProps) {
   const stand = p?.url ? standOf(p) : undefined;
   return (

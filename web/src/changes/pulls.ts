@@ -31,7 +31,7 @@ const placeOf = (p: PullRequest) => `${bare(p.repoUrl)}\n${p.branch}`;
 
 /**
  * rowsOf returns a row for each pull request, and one for each repository without a pull request.
- * made are the pull requests opened on this page, seen the latest states at the forge.
+ * made are the pull requests opened on this page, seen the latest states on the forge.
  */
 export function rowsOf(agent: Pick<Agent, "repos" | "pullRequests">, made: readonly PullRequest[] = [], seen: readonly PullRequestStatus[] = []): Row[] {
   const all = new Map<string, NonNullable<Row["pull"]>>();

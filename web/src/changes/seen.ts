@@ -4,7 +4,7 @@ import { opened } from "./pulls";
 
 const look = 30_000; // polling interval in milliseconds: the server asks the forge at most every ten seconds
 
-/** The latest state of an agent's pull requests at the forge. */
+/** The latest state of an agent's pull requests on the forge. */
 export type PullsSeen = Loaded<{ items: PullRequestStatus[] }>;
 
 /** usePulls polls the state of an agent's pull requests, if the agent has any. */

@@ -16,7 +16,7 @@ const more: Record<number, Partial<PullRequestStatus>> = {
 
 const of = (id: string) => agents.find((a) => a.id === id);
 
-/** An agent's pull requests, in their current state at the forge. */
+/** An agent's pull requests, in their current state on the forge. */
 export const standings = (id = "") => ({ items: of(id)?.pullRequests?.map((p) => ({ ...p, checks: [], ...more[p.number ?? 0] })) ?? [] });
 
 /** The title and text that the server proposes for a pull request. */
