@@ -37,8 +37,8 @@ func (t *thread) acknowledge(ctx context.Context) {
 	t.acks.due = nil
 }
 
-// refused returns the first error among the replies that the machine has sent
-// so far. It does not wait for further replies.
+// refused removes the replies that the machine has sent so far, and returns the
+// first error among them. It does not wait for further replies.
 func (a *acks) refused() (err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -31,8 +31,8 @@ type Reviewer interface {
 	// shell command that an allow list allows outside of the sandbox, or nil
 	// for no checks.
 	GuardsLine(ctx context.Context, s *agent.State, c conversation.ToolCall) (*conversation.Guard, error)
-	// Until returns when an approval that is requested now expires and counts
-	// as denied. The zero time means never.
+	// Until returns the time at which an approval that is requested now expires
+	// and counts as denied. The zero time means never.
 	Until(ctx context.Context, a agent.Agent) (time.Time, error)
 }
 
@@ -174,8 +174,8 @@ func (t *thread) setJudged(c *agent.Call, treatment, by, why, message string) {
 	}
 }
 
-// unjournaled returns the decision about a call if the journal does not have it
-// yet.
+// unjournaled returns the event with the decision about a call, or nothing if
+// the journal contains it already.
 func (t *thread) unjournaled(c agent.Call) []agent.Body {
 	if known, ok := t.rec.Call(c.ID); c.Judged == nil || ok && known.Judged != nil {
 		return nil

@@ -197,8 +197,8 @@ func TestApprovals(t *testing.T) {
 	}
 }
 
-// A call that a person has allowed for the agent then runs without a request.
-// Other calls still need one.
+// After a person has allowed a call for the agent, the same call runs without a
+// request. Other calls still need one.
 func TestAllowForTheAgent(t *testing.T) {
 	r := newRig(t, false)
 	r.reviewed(permit.Allowlist, "")
@@ -327,8 +327,8 @@ func TestCancelEndsAQuestion(t *testing.T) {
 	}
 }
 
-// TestClassifier checks the effect of the classifier's verdicts and of invalid
-// replies.
+// TestClassifier checks what each verdict of the classifier, and each invalid
+// reply, causes.
 func TestClassifier(t *testing.T) {
 	fetch := use(`WebFetch {"url":"https://example.com/x"}`)
 	for _, c := range []struct {
@@ -395,7 +395,7 @@ func TestVariantsAreNotTriedForEver(t *testing.T) {
 	}
 }
 
-// If the classifier times out, nothing is allowed.
+// If the classifier times out, the call does not run.
 func TestClassifierTakesTooLong(t *testing.T) {
 	r := newRig(t, false)
 	r.review = review.New(review.Config{
@@ -586,9 +586,8 @@ func TestHooksOfARun(t *testing.T) {
 	}
 }
 
-// A hook that appears during a run decides about the very next call. The loop
-// does not know the hook yet, but the machine refuses to start the call without
-// it.
+// The loop does not know a hook that appears during a run. The machine refuses
+// to start the next call without it, so the hook decides even about that call.
 func TestHookThatAppears(t *testing.T) {
 	for _, c := range []struct {
 		name, permission string

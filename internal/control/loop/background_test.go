@@ -21,7 +21,7 @@ import (
 
 const backgroundTask = `Task {"description":"look","prompt":"count them","is_background":true}`
 
-// runConcurrently plays an agent and its background subagent. Each makes two
+// runConcurrently runs an agent and its background subagent. Each makes two
 // calls and then ends. The agent gets the subagent's answer, and repeats it in
 // another reply.
 func runConcurrently(told *atomic.Pointer[model.Request]) asked {

@@ -13,8 +13,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// check runs the checks of the run on the committed work. If told is true,
-// check has asked the model to fix the work, and the rest of finish must wait.
+// check runs the checks of the run on the committed work. If notified is true,
+// check has told the model to fix the work, and the rest of finish must wait.
 // Every step is journaled, so that check continues after a crash where it was
 // interrupted.
 func (l *Loop) check(ctx context.Context) (notified bool, err error) {
@@ -49,7 +49,7 @@ func (l *Loop) checksThread() *thread {
 
 // beginChecks commits the work and journals which checks to run on it. If it
 // cannot commit the work, it journals no checks, because [Loop.deliverAll] will
-// report the error. told has the same meaning as in [Loop.check].
+// report the error. notified has the same meaning as in [Loop.check].
 func (l *Loop) beginChecks(ctx context.Context, s *agent.State) (notified bool, err error) {
 	if len(s.Checking.Thread.Calls) > 0 { // calls of an interrupted round
 		if err := l.checksThread().abandon(ctx); err != nil {

@@ -21,8 +21,8 @@ import (
 	"aloft/internal/tool"
 )
 
-// project is a machine's disk with a repository. The repository's check passes
-// once a file was written. The disk outlives machines.
+// project is a repository on a machine's disk, which outlives the machine. The
+// repository's check passes once a file was written.
 type project struct {
 	mu      sync.Mutex
 	fixed   bool
@@ -141,7 +141,7 @@ func TestFailedCheckIsFixed(t *testing.T) {
 	}
 }
 
-// TestOutcomes checks how runs with checks end.
+// TestOutcomes checks the status and the outcome of runs with checks.
 func TestOutcomes(t *testing.T) {
 	edit := use(`Shell {"command":"edit"}`)
 	for _, c := range []struct {
