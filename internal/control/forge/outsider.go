@@ -8,8 +8,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// Outsider returns why the user's comments must be ignored, such as that the
-// user may not write to the repository, or "" if they count.
+// Outsider returns the reason to ignore the user's comments, such as that the
+// user may not write to the repository; "" if there is none.
 func Outsider(ctx context.Context, f Forge, r Repo, user string) (string, error) {
 	if isBot(user) {
 		return fmt.Sprintf("%s is a bot", user), nil

@@ -8,7 +8,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// Posting is a [Forge] at which code reviews and statuses can be posted.
+// Posting is a [Forge] that accepts code reviews and commit statuses.
 type Posting interface {
 	// PostReview posts a review with comments on lines of the pull request's
 	// diff, and returns it with its ID and URL. It recognizes the review and
@@ -74,12 +74,12 @@ func (n NewReview) Check() error {
 	return nil
 }
 
-// Text returns the body, with the mark, at most the given number of bytes in
-// total.
+// Text returns the body followed by the mark. It cuts the body so that the
+// result has at most the given number of bytes.
 func (n NewReview) Text(most int) string { return Cut(n.Body, most-len(n.Mark)-1) + "\n" + n.Mark }
 
-// Text returns the text of the comment, its suggestion as a block of code of
-// the given kind, such as "suggestion", and its mark.
+// Text returns the text of the comment, then its suggestion as a code block of
+// the given kind, such as "suggestion", and then its mark.
 func (c LineComment) Text(kind string) string {
 	text := c.Body
 	if c.Suggestion != "" {
@@ -88,7 +88,8 @@ func (c LineComment) Text(kind string) string {
 	return text + "\n" + c.Mark
 }
 
-// Fenced returns a text as a Markdown block of code that the text cannot end.
+// Fenced returns a text as a Markdown code block. The text cannot end the
+// block.
 func Fenced(kind, text string) string {
 	fence := "```"
 	for strings.Contains(text, fence) {

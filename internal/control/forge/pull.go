@@ -35,9 +35,9 @@ func FetchDefaultBranch(ctx context.Context, w *Wire, a Ask) (string, error) {
 	return Line(v.Name, 255), err
 }
 
-// Texts returns the changed title and body as fields of a request. It converts the
-// title to the host's form with the function title, and cuts the body to most bytes.
-// body is the name of the body's field.
+// Texts returns the changed title and body as fields of a request. title converts
+// the title to the host's form. The body is cut to most bytes, and becomes the field
+// that body names.
 func (c Change) Texts(title func(string) string, body string, most int) map[string]any {
 	in := map[string]any{}
 	if c.Title != nil {

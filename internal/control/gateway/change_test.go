@@ -8,8 +8,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// The change of a fork's commit, which is on no branch of the repository, is
-// its diff against the merge base with the base branch.
+// A commit of a fork is on no branch of the repository. Its change is the diff
+// against the merge base with the base branch.
 func TestChange(t *testing.T) {
 	w := newWorld(t)
 	url := w.Repo("r", map[string]string{"old.txt": "1\n2\n3\n4\n5\n6\n", "logo.png": "a\x00b"})

@@ -130,8 +130,9 @@ func (g *Gateway) Revoke(credential string) {
 
 // session returns the grant of the credential in a request, or nil. The
 // credential is a bearer token or the password of basic authentication.
-// Credentials are looked up by hash, so timing reveals nothing. If there is a
-// session, the caller must call g.serving.Done when the request ends.
+// Credentials are looked up by hash, so timing reveals nothing about them. If
+// session returns a grant, the caller must call g.serving.Done when the request
+// ends.
 func (g *Gateway) session(r *http.Request) *session {
 	var credential string
 	var ok bool

@@ -105,8 +105,9 @@ func TestSpellingsOfLoopback(t *testing.T) {
 	}
 }
 
-// A proxy gets names that only it can resolve, but no address in disguise: with
-// no_proxy git would connect directly.
+// Git behind a proxy may pass on host names that only the proxy can resolve,
+// but no address in disguise: because of no_proxy, git would connect to it
+// directly.
 func TestSpellingsBehindAProxy(t *testing.T) {
 	at, asked := canary(t, "127.0.0.1")
 	_, port, _ := net.SplitHostPort(at)

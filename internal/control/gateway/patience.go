@@ -34,8 +34,8 @@ func (p *patientReader) Read(b []byte) (int, error) {
 	p.deadline(time.Now().Add(idleTimeout))
 	n, err := p.body.Read(b)
 	if errors.Is(err, io.EOF) {
-		// The HTTP server now reads in the background to detect a closed
-		// connection; this read must have no deadline.
+		// The HTTP server now reads in the background to detect a closed connection.
+		// That read must have no deadline.
 		p.deadline(time.Time{})
 	}
 	return n, err

@@ -142,7 +142,8 @@ func TestPushToBranchThatIsTaken(t *testing.T) {
 		t.Fatalf("upstream has %s, want theirs", got)
 	}
 
-	// A grant for somebody's existing branch allows a force-push.
+	// A grant with Existing allows a force-push to a branch that somebody else has
+	// created.
 	grant := oneRepo(url, branch)
 	grant.Existing, grant.Credential = true, m.credential
 	if _, err := w.gw.Grant(grant); err != nil {

@@ -40,8 +40,8 @@ func pktLine(s string) string {
 }
 
 // TestMirrorsCarryNothingBetweenMachines checks that extra objects in a push do
-// not enter the mirror. Nobody may get objects that are on no branch, neither
-// with a fetch nor with a push that refers to them.
+// not enter the mirror. No machine may get an object that is on no branch,
+// neither by a fetch nor by a push that refers to the object.
 func TestMirrorsCarryNothingBetweenMachines(t *testing.T) {
 	w := newWorld(t)
 	m, url := checkedOut(t, w)
@@ -81,8 +81,8 @@ func TestMirrorsCarryNothingBetweenMachines(t *testing.T) {
 		other.fails("r", []string{"-c", "protocol.version=" + version, "fetch", "origin", secret})
 		other.fails("r", []string{"-c", "protocol.version=" + version, "fetch", "origin", hidden})
 	}
-	// The machine can neither learn an object's size nor compare the object's
-	// lines with names of files.
+	// The machine can neither learn the size of an object nor find out its lines
+	// by using it as a list of path patterns.
 	fetch := pkt("command=fetch\n") + "0001" + pkt("want "+id+"\n")
 	for request, want := range map[string]string{
 		pkt("command=object-info\n") + "0001" + pkt("size\n") + pkt("oid "+hidden+"\n") + "0000":          hidden,
@@ -100,7 +100,7 @@ func TestMirrorsCarryNothingBetweenMachines(t *testing.T) {
 		other.git("", "init", "--quiet", "x"+have[:4])
 		other.git("x"+have[:4], "fetch", "--quiet", url, have)
 	}
-	// A commit refers to the object without containing it.
+	// This commit refers to the object without containing it.
 	grown := gittest.Command(t, other.dir+"/r", "mktree", "--missing")
 	grown.Stdin = strings.NewReader("100644 blob " + hidden + "\tstolen\n")
 	if out, err = grown.Output(); err != nil {
@@ -151,7 +151,7 @@ func (m *machine) post(t *testing.T, url, request string) string {
 	return string(body)
 }
 
-// A credential that somebody has read in a transcript is useless in another
+// A credential that somebody has read in a transcript does not work in another
 // agent's machine.
 func TestCredentialOfAnotherAgent(t *testing.T) {
 	w := newWorld(t)

@@ -28,9 +28,9 @@ var gitlab = source{
 	},
 	id: func(h http.Header, body []byte) (delivery, kind string) {
 		kind = h.Get("X-Gitlab-Event")
-		// The first two headers are the same for each attempt of a delivery.
-		// Events that an event has caused may share X-Gitlab-Event-UUID, so the
-		// hash of the body is added.
+		// Both headers below are the same in each attempt of a delivery. Events with
+		// a common cause may have the same X-Gitlab-Event-UUID, so add the hash of
+		// the body.
 		hash := sha256.Sum256(body)
 		switch {
 		case h.Get("webhook-id") != "":

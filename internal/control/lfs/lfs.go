@@ -98,8 +98,7 @@ type Network interface {
 	Dial(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// server identifies a git server by its host, and by whether the operator has
-// named the host.
+// server is the host of a git server, and whether the operator has named it.
 type server struct {
 	host  string
 	named bool

@@ -10,7 +10,8 @@ import (
 	"aloft/internal/control/forge"
 )
 
-// quickAction matches code, as GitLab recognizes it, or a line that GitLab executes.
+// quickAction matches either code, as GitLab recognizes it, or a line that GitLab
+// executes as a command.
 var quickAction = regexp.MustCompile("(?ims)^```.+?\n```$|^/([a-z0-9_]+)(?: [^\n]*)?(?:\\s*\n|\\z)")
 
 // quickActions returns the names of the quick actions that GitLab finds in a text.
@@ -34,8 +35,9 @@ func (s *Server) act(body []byte) {
 	s.actions = append(s.actions, append(s.dialect.actions(texts.Body), s.dialect.actions(texts.Description)...)...)
 }
 
-// RunActions checks that no text which an agent can write makes the host execute a
-// command with the rights of the server's token, and that the text arrives.
+// RunActions checks that no text from an agent makes the host execute a command
+// with the rights of the server's token, and that the host shows the text as the
+// agent wrote it.
 func RunActions(t *testing.T, server func(testing.TB) *Server, with func(testing.TB, *Server, string) forge.Forge) {
 	for name, text := range map[string]string{
 		"first line": "/merge", "last line": "Done.\n\n/approve", "with an argument": "Done.\n/target_branch main\nMore.", "capital letters": "x\n/Merge\n",

@@ -254,7 +254,8 @@ func gitHubNode(v forge.Comment) map[string]any {
 	return map[string]any{"databaseId": atoi(v.ID), "author": map[string]any{"login": v.Author}, "body": v.Body, "createdAt": v.CreatedAt, "url": v.URL}
 }
 
-// threadPage returns the threads before a cursor, which is an index.
+// threadPage returns the page of threads before a cursor. The cursor is an
+// index in the list of all threads.
 func (s *Server) threadPage(c *call, before string) map[string]any {
 	all, _ := s.Fake.Threads(c.Context(), s.Repo, c.number) // never fails
 	to := len(all)

@@ -155,7 +155,7 @@ func gitLab(s *Server) {
 			case forge.Failure:
 				v["status"] = "failed"
 			}
-			// This job belongs to an older pipeline that failed.
+			// Add a job of the same name from an older pipeline that failed.
 			old := map[string]any{"id": 1 + i, "name": k.Name, "status": "failed", "allow_failure": false, "ref": "refs/merge-requests/1/head"}
 			all = append(all, v, old)
 		}

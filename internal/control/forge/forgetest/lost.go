@@ -43,8 +43,8 @@ func dropReply(t *testing.T, s *Server, h Host) {
 	}
 }
 
-// notFirst opens a pull request between the adapter's search for an existing
-// one and its create request.
+// notFirst has somebody else open the pull request after the adapter has
+// searched for it and before the adapter creates it.
 func notFirst(t *testing.T, s *Server, h Host) {
 	open(t, h, "b")
 	s.Next(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("[]")) })

@@ -43,8 +43,8 @@ func newReview(commit string, comments int) forge.NewReview {
 	return n
 }
 
-// checkPosted checks that the pull request has the review once, and each of its
-// comments once.
+// checkPosted checks that the pull request contains the review and each of its
+// comments exactly once.
 func checkPosted(t *testing.T, h Host, number int, n forge.NewReview) []forge.Thread {
 	t.Helper()
 	all, err := h.Forge.(forge.Discussion).Comments(t.Context(), h.Repo, number)
@@ -210,7 +210,7 @@ func dropReviewReply(t *testing.T, s *Server, h Host) {
 	for i := range n.Comments {
 		n.Comments[i].Mark = forge.Mark(fmt.Sprintf("finding again %d", i))
 	}
-	// Lists have more pages now, so find the last request by trying.
+	// The lists have more pages than before, so find the last request by trying.
 	for skip := requests - 1; ; skip++ {
 		for range skip {
 			s.Next(s.mux.ServeHTTP)

@@ -92,7 +92,7 @@ func threadsOfOthers(t *testing.T, h Host) {
 }
 
 // reviews reads verdicts. Some hosts keep only a verdict per person, without a
-// text. An API may also report the group of comments on lines as a review.
+// text. Some APIs also report a group of comments on lines as a review.
 func reviews(t *testing.T, h Host) {
 	commit := h.Push(t, "b")
 	p := open(t, h, "b")

@@ -49,7 +49,7 @@ type Server struct {
 	empty   bool                        // whether the pending review exists, even without comments
 }
 
-// dialect describes how hosts differ, apart from their routes.
+// dialect describes the differences between hosts other than their routes.
 type dialect struct {
 	path    string // path of the API
 	token   func(h http.Header) string

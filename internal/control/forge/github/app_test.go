@@ -97,8 +97,8 @@ func TestApp(t *testing.T) {
 	}
 }
 
-// TestAppRepositories checks that the repositories of two owners' installations
-// are listed, and none of a suspended installation.
+// TestAppRepositories checks that an App lists the repositories of two owners'
+// installations, and no repository of a suspended installation.
 func TestAppRepositories(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {

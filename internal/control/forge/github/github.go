@@ -181,8 +181,8 @@ func (f *Forge) Find(ctx context.Context, r forge.Repo, head string) ([]forge.Pu
 }
 
 func (f *Forge) find(ctx context.Context, r forge.Repo, head, state string) ([]forge.PullRequest, error) {
-	// GitHub ignores a head filter that it cannot parse, and an owner may have forks of
-	// the repository.
+	// FindPulls also filters by head: GitHub ignores a head filter that it cannot
+	// parse, and an owner may have forks of the repository.
 	return forge.FindPulls(ctx, f.wire, forge.Ask{Repo: r, Path: forge.RESTPath(r, "pulls"), Query: url.Values{
 		"head": {r.Owner() + ":" + head}, "state": {state}, "sort": {"created"}, "direction": {"desc"}, "per_page": {perPage},
 	}}, head, pull.convert)

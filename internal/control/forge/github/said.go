@@ -78,8 +78,8 @@ func (f *Forge) Checks(ctx context.Context, r forge.Repo, commit string) ([]forg
 	return forge.ByName(all), nil
 }
 
-// comment is a comment on the pull request, a comment on a line, or the text of
-// a review.
+// comment has the fields of a comment on the pull request, of a comment on a
+// line, and of the text of a review.
 type comment struct {
 	ID          int64
 	User        user
@@ -115,7 +115,7 @@ func (f *Forge) Comments(ctx context.Context, r forge.Repo, number int) ([]forge
 	} {
 		err := forge.Pages(ctx, f.wire, forge.Ask{Repo: r, Path: from.path, Query: url.Values{"per_page": {perPage}}}, func(page []comment) bool {
 			for _, v := range page {
-				// Skip a review without text: it only groups its comments.
+				// Skip a review without text, because it only groups comments.
 				if v.Body != "" {
 					all = append(all, v.convert(from.kind))
 				}

@@ -37,8 +37,7 @@ var _ forge.Host = (*Forge)(nil)
 func New(o forge.Options) (*Forge, error) {
 	w, err := forge.NewWire(forge.WireOptions{
 		API: cmp.Or(o.API, "https://"+cmp.Or(o.Host, "gitlab.com")+"/api/v4"), Tokens: o.Tokens, Client: o.Client, Words: messageOf,
-		// The header for OAuth tokens, which GitLab accepts for all kinds of
-		// tokens.
+		// GitLab accepts all kinds of tokens in the header for OAuth tokens.
 		Headers: func(h http.Header, token string) { h.Set("Authorization", "Bearer "+token) },
 	})
 	return &Forge{wire: w}, err
@@ -71,7 +70,8 @@ func messageOf(body []byte) string {
 	return ""
 }
 
-// path returns the path of a project, which is a single escaped segment.
+// path returns the path of a project. GitLab wants the project's full name as
+// one escaped segment.
 func path(r forge.Repo, rest ...string) []string {
 	return append([]string{"projects", r.Path}, rest...)
 }
