@@ -31,7 +31,8 @@ var buildMethods = map[string]handler{
 		if err != nil {
 			return nil, nil, err
 		}
-		// The server may have opened a folder that it can neither read nor enter.
+		// Open the folder as the server's user, since the server may have passed a
+		// folder that it can neither read nor enter.
 		spec.Source = &dockerfile.Source{Folder: root, User: s.d.User, Group: s.group}
 		name, err := h.Dockerfiles.Build(ctx, spec, func(line string) {
 			_ = s.send(frameLine, line) // if this fails, the server is gone and the call ends

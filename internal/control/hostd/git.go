@@ -107,9 +107,9 @@ var gitMethods = map[string]handler{
 	}),
 }
 
-// runGit runs a confined command. Whatever the server asks for, the command has
-// a separate user, no capabilities, and sees only files that the server could
-// open.
+// runGit runs a confined command. Whatever the server asks for, the command
+// runs as a separate user without capabilities, and sees only files that the
+// server could open.
 func runGit(ctx context.Context, s *session, h *Opened, a runArgs) (any, []*os.File, error) {
 	paths := slices.Concat(a.Read, a.Write, a.Execute)
 	if a.Files < 0 || len(s.files) != streams+a.Files+len(paths) {
@@ -319,8 +319,8 @@ func (p *copier) start() {
 	}
 }
 
-// wait waits until everything is copied, but after the end of the command no
-// longer than grace. It returns the first error.
+// wait waits until everything is copied. After the command has ended, it waits
+// no longer than grace. It returns the first error.
 func (p *copier) wait(grace time.Duration) (first error) {
 	if p.done == nil {
 		return nil // start was not called

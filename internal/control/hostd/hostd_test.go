@@ -468,7 +468,8 @@ func TestRefusedRuns(t *testing.T) {
 			t.Errorf("shared with user %d: %v", user, err)
 		}
 	}
-	// There are more paths than file descriptors, so root would open the rest.
+	// These are more paths than descriptors, so root would open the remaining
+	// paths itself.
 	args := asJSON(t, runArgs{Path: "/bin/true", User: confine.FirstUser, Read: []string{"/root"}})
 	if _, err := s.c.try(t.Context(), "git.run", json.RawMessage(args), nil, options{files: []*os.File{os.Stdin, os.Stdout, os.Stderr}}); !fault.Is(err, fault.KindInvalid) {
 		t.Errorf("ran with a path of root: %v", err)

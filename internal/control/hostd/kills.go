@@ -7,10 +7,10 @@ import (
 	"aloft/internal/control/cgroup"
 )
 
-// quiet remembers the machines without kills for lack of memory. As long as the
-// kernel kills no further process on the host, the host-daemon need not be
-// asked again. Every command of an agent is preceded and followed by such a
-// query. The zero value is ready to use.
+// quiet remembers which machines have had no kills for lack of memory. Until
+// the kernel kills another process on the host, the server need not ask the
+// host-daemon about them again. This matters because the server asks before and
+// after every command of an agent. The zero value is ready to use.
 type quiet struct {
 	mu     sync.Mutex
 	seen   map[string]quietMachine
@@ -42,16 +42,17 @@ func (q *quiet) look() (kills int, settled bool) {
 	return kills, counted && now().Sub(q.since) > cgroup.SettleTime
 }
 
-// watch reads the host's kills for the first time, so that the result of the
-// first query about a machine can be cached.
+// watch reads the host's kills for the first time, so that even the first
+// answer about a machine can be cached.
 func (q *quiet) watch() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.look()
 }
 
-// ask reports whether the machine had more than known kills. It asks the
-// host-daemon by call, unless the answer can only be no.
+// ask reports whether the machine has had more than known kills. It makes the
+// call to the host-daemon unless the cached answer shows that there were no
+// more.
 func (q *quiet) ask(id string, known int, call func() (more bool)) bool {
 	q.mu.Lock()
 	kills, settled := q.look()

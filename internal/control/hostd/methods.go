@@ -30,8 +30,8 @@ func merge(all ...map[string]handler) map[string]handler {
 	return merged
 }
 
-// on returns the handler of a method of the host that takes arguments of type A
-// and returns a value.
+// on returns the handler of a method that takes arguments of type A, works on
+// the host, and returns a value.
 func on[A any](do func(ctx context.Context, h *Opened, a A) (any, error)) handler {
 	return with(func(ctx context.Context, _ *session, h *Opened, a A) (any, []*os.File, error) {
 		value, err := do(ctx, h, a)

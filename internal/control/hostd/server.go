@@ -179,7 +179,8 @@ func (d *Daemon) serve(ctx context.Context, conn *net.UnixConn) {
 	_ = s.send(frameResult, r, reply...) // the server may have cancelled the call
 }
 
-// A room limits a call's request, and holds a slot for a large request.
+// A room decides whether a frame of a call may be read into memory, and holds a
+// slot for a large request.
 type room struct {
 	ctx   context.Context
 	large chan struct{}
@@ -211,7 +212,7 @@ func (r *room) leave() {
 	}
 }
 
-// enterLater refuses a later frame with large content.
+// enterLater refuses large frames after the request.
 func enterLater(size int) error {
 	if size > largeFrame {
 		return fmt.Errorf("frame of %d bytes is too large", size)

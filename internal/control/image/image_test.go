@@ -50,7 +50,8 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// TestHostIsAnother requests the system that a host had before an upgrade.
+// TestHostIsAnother requests the host's system under the name that it had
+// before an upgrade.
 func TestHostIsAnother(t *testing.T) {
 	s := open(t)
 	img, err := s.Prepare(t.Context(), "host", nil)

@@ -33,8 +33,8 @@ type heldLayer struct {
 // the caller can record its use.
 const leastUnused = time.Hour
 
-// letGo unlocks a layer, if it was handed out longer ago than unused and
-// leastUnused.
+// letGo unlocks a layer if more time than unused and than leastUnused has
+// passed since the layer was handed out.
 func (s *Store) letGo(key string, unused time.Duration) {
 	s.holding.Lock()
 	defer s.holding.Unlock()

@@ -226,7 +226,8 @@ func download(ctx context.Context, l remoteLayer, f *os.File, tell *teller) erro
 		if hex.EncodeToString(sum.Sum(nil)) == l.digest {
 			return nil
 		}
-		// The part from an earlier attempt may be wrong: retry once from the start.
+		// The part from an earlier attempt may be corrupt, so retry once from the
+		// start.
 		if err := again(have); err != nil {
 			return err
 		}

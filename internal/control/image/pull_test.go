@@ -476,8 +476,9 @@ func TestPullErrors(t *testing.T) {
 	}
 }
 
-// TestRemovedAtOnce pulls a layer on which other processes hold locks in order to
-// remove it. The pull must end. It must not wait for its own lock on the download.
+// TestRemovedAtOnce pulls a layer that other processes are about to remove, so
+// they hold its lock. The pull must end, and must not wait for its own lock on the
+// download.
 func TestRemovedAtOnce(t *testing.T) {
 	reg := newRegistry(t)
 	reg.push(t, "app:1", smallImage(t)[0])
@@ -572,7 +573,7 @@ func TestImportAndPrune(t *testing.T) {
 	if _, err := s.Prepare(t.Context(), "local:base", nil); err != nil {
 		t.Error(err)
 	}
-	// The name may later refer to another image, but the pinned name does not.
+	// From now on the name refers to another image, but the pinned name does not.
 	other := newLayout(t)
 	other.index(other.image(smallImage(t)...))
 	if img, err := s.Import(t.Context(), other.dir, "base", nil); err != nil || img.Digest == mine.Digest {

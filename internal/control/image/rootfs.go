@@ -152,8 +152,9 @@ func findID(file, name string) (id int, ok bool) {
 	return 0, false
 }
 
-// insertID adds a line to a file like /etc/passwd, after the first line
-// (root's). If another name has the same id, programs then show the added name.
+// insertID adds a line to a file like /etc/passwd, directly after root's line
+// at the beginning. So if another line has the same id, programs show the name
+// of the added line.
 func insertID(file, line string) string {
 	first, rest, _ := strings.Cut(file, "\n")
 	if first == "" {

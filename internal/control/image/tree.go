@@ -61,8 +61,8 @@ func (t *tree) has(name string) bool {
 
 // like adds a directory of the host and its parents, with their owners and
 // modes but without content. It does not change directories that the tree
-// already has. It returns false if the host lacks the directory or not
-// everybody may enter it.
+// already has. It returns false if the host lacks the directory or some users
+// may not enter it.
 func (t *tree) like(host *os.Root, name string) bool {
 	if name == "." || t.has(name) {
 		return true

@@ -96,9 +96,9 @@ func same(t testing.TB, what string, want, got picture) {
 	}
 }
 
-// A scribe changes a tree at random in every way in which machines do. It
-// creates links to arbitrary targets and follows them, so it writes through an
-// [os.Root]. It also creates devices, so it opens only regular files.
+// A scribe makes all kinds of random changes to a tree that machines make. It
+// follows links with arbitrary targets, so it writes through an [os.Root]. It
+// opens only regular files, because it also creates devices.
 type scribe struct {
 	r    *rand.Rand
 	root *os.Root

@@ -71,7 +71,7 @@ func IsFork(id string) bool { return strings.HasPrefix(id, Fork+"-") && ValidID(
 // IsBuild reports whether id is a valid id of kind Build.
 func IsBuild(id string) bool { return strings.HasPrefix(id, Build+"-") && ValidID(id) }
 
-// Layer describes a layer.
+// Layer describes a saved layer.
 type Layer struct {
 	ID      string    `json:"id"`
 	Parent  string    `json:"parent,omitempty"` // the layer below; "" means the image itself
@@ -82,7 +82,7 @@ type Layer struct {
 	Packed  *Packed   `json:"packed,omitempty"` // set after an export or import
 }
 
-// Content returns the most exact name of the image below the layer.
+// Content returns the name that identifies the image below the layer best.
 func (l Layer) Content() string { return cmp.Or(l.Pinned, l.Image) }
 
 // Packed describes a layer as a file.

@@ -86,10 +86,11 @@ func stackOf(t testing.TB, s *Store, id string) (dirs []string) {
 	return dirs
 }
 
-// TestHistories applies random changes on a real overlay and freezes the layer
-// after each chapter. The tree must be the same on the frozen layers, after the
-// lower layers are merged, and in another store after export and import. With
-// ALOFT_TEST_SOAK the test runs 1,000 histories, otherwise a few.
+// TestHistories makes random changes on a real overlay. After each series of
+// changes (a chapter), it freezes the layer. The tree must be the same on the
+// frozen layers, after the lower layers are merged, and in another store after
+// export and import. With ALOFT_TEST_SOAK the test runs 1,000 histories instead
+// of 60.
 func TestHistories(t *testing.T) {
 	need.Root(t)
 	histories := 60

@@ -130,7 +130,7 @@ func (p *packer) add(path, name string) error {
 }
 
 // literalOnly returns only the record about the name, because a link may have
-// no others.
+// no other records.
 func literalOnly(records map[string]string) map[string]string {
 	if v, ok := records[unpack.SavedLiteral]; ok {
 		return map[string]string{unpack.SavedLiteral: v}

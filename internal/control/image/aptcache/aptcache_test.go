@@ -24,8 +24,8 @@ type mirror struct {
 	mu    sync.Mutex
 	asked []string
 	files map[string][]byte
-	// before, if it is not nil, is called before a file is served. If it returns true, it has
-	// replied.
+	// before, unless nil, is called before a file is served. It returns true if it has
+	// replied to the request.
 	before func(w http.ResponseWriter, r *http.Request) bool
 }
 

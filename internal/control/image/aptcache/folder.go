@@ -59,8 +59,8 @@ func (f *folder) path(u *url.URL) string {
 	return file
 }
 
-// Forget removes the packages that this proxy has served to apt, because one of
-// them was damaged.
+// Forget removes all packages that this proxy has served to apt. It is called
+// when one of them was damaged.
 func (f *folder) Forget() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -172,8 +172,8 @@ func (p *Proxy) answer(req *http.Request) *http.Response {
 	return resp
 }
 
-// isPackage reports whether the URL is that of a package. The file at such a
-// URL never changes, because its name contains the version; apt would refuse a
+// isPackage reports whether the URL names a package. The file at such a URL
+// never changes, because its name contains the version and apt refuses a
 // changed file.
 func isPackage(u *url.URL) bool { return strings.HasSuffix(u.Path, ".deb") && u.RawQuery == "" }
 

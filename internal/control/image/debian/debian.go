@@ -39,7 +39,7 @@ type Options struct {
 }
 
 // validPackage matches a package name with an optional version. It does not
-// match anything that apt would take for an option or a pattern.
+// match text that apt would parse as an option or a pattern.
 var validPackage = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+(:[a-z0-9]+)?(=[A-Za-z0-9.+:~-]+)?$`)
 
 // ParsePackages parses a list with one package per line. # starts a comment.

@@ -32,8 +32,8 @@ const (
 	maxError   = 4 << 10         // bytes of a process's error that are shown
 )
 
-// ownersAndModes are the capabilities that a process needs for files of other
-// owners. The process sees only the folder of a layer.
+// ownersAndModes are the capabilities with which a process sets the owners and
+// modes of files. The process sees only the folder of a layer.
 var ownersAndModes = []uintptr{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_SETFCAP}
 
 // expandInJail decompresses r in a process that sees no files.

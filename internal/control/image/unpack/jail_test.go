@@ -55,8 +55,8 @@ func jailed(t testing.TB) *Unpacker {
 	return u
 }
 
-// saved returns the archive of a saved layer that uses every feature which layers of
-// images do not have.
+// saved returns the archive of a saved layer. It uses every feature that saved
+// layers have and layers of images lack.
 func saved(t testing.TB) []byte {
 	t.Helper()
 	var buf bytes.Buffer
@@ -296,7 +296,7 @@ var attacks = map[string]func(args []string) error{
 	},
 	"signal": func(args []string) error { pid, _ := strconv.Atoi(args[1]); return unix.Kill(pid, 0) },
 
-	// These attacks use the process's reports to the server:
+	// These attacks misuse the process's reports to the server.
 	"mark": func(args []string) error {
 		_ = os.Symlink(filepath.Dir(args[0]), args[0]+"/up")
 		to := os.NewFile(reports, "reports")

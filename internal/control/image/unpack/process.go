@@ -31,8 +31,8 @@ func init() {
 // reports is the descriptor to which a process writes its reports.
 const reports = 3
 
-// The kinds of report. A report is its kind, the size of its content in four
-// bytes, and the content.
+// The kinds of reports. A report consists of its kind, the size of its content
+// in four bytes, and the content.
 const (
 	reportEntries = 'n' // four bytes: the number of entries created since the last report
 	reportMark    = 'm' // a set of marks in one byte, and the name of the directory

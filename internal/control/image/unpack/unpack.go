@@ -177,7 +177,7 @@ const (
 	OriginAttr = "trusted.overlay.origin"
 )
 
-// mark is a set of marks.
+// mark is a bit set of a directory's marks.
 type mark uint8
 
 const (

@@ -70,7 +70,7 @@ func here() *Unpacker {
 	return &Unpacker{unconfined: func() error { return errors.New("of a test") }}
 }
 
-// free allows any number of entries.
+// free is a budget that allows any number of entries.
 func free(int) error { return nil }
 
 // has reports whether a file has an extended attribute.
