@@ -295,8 +295,7 @@ func (d Dir) Usage(ctx context.Context, name string) (bytes, inodes int64, err e
 }
 
 // folderSize returns the disk usage below path, with hard links counted once. It
-// ignores files that have disappeared, and does not leave the file system of
-// path.
+// ignores files that have disappeared and files on other file systems.
 func folderSize(ctx context.Context, path string) (total Size, err error) {
 	type inode struct{ dev, ino uint64 }
 	linked := map[inode]bool{}
