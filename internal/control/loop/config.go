@@ -96,8 +96,8 @@ type Team struct {
 // Limits are the server's limits for a run.
 type Limits struct {
 	// Repeats is how many times an identical call may have an identical result,
-	// with no change in between, before the model is warned. After as many
-	// further repetitions the run ends. 0 means no limit.
+	// with no change in between, before the model is warned. After the same number
+	// of further repetitions, the run ends. 0 means no limit.
 	Repeats int
 	// JournalQuota limits the journal's growth by events that the machine
 	// causes, in bytes per run; 0 means 1 GiB.

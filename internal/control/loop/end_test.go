@@ -161,8 +161,8 @@ func TestNothingComesAfterTheEnd(t *testing.T) {
 	}
 }
 
-// sentCall returns the events of a call that has its decision and counts as
-// sent.
+// sentCall returns the events of a call on which a decision was made and that
+// counts as sent.
 func sentCall(treatment string) []agent.Body {
 	return []agent.Body{
 		&agent.RunStarted{},
@@ -283,7 +283,8 @@ func TestACallOfARunThatIsOver(t *testing.T) {
 	}
 }
 
-// racing is a journal in which a person's answer precedes the loop's own.
+// racing is a journal in which a person's answer is appended just before the
+// loop's own answer.
 type racing struct {
 	store.Journal
 	answer func()

@@ -17,7 +17,8 @@ import (
 	"aloft/internal/conversation"
 )
 
-// named returns a [loop.Config.Named] function that knows the given models.
+// named returns a function for [loop.Config] that finds the given models by
+// name.
 func named(models map[string]*answers) func(string) (model.Model, model.Info, error) {
 	return func(id string) (model.Model, model.Info, error) {
 		if m, ok := models[id]; ok {

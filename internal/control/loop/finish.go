@@ -76,9 +76,9 @@ func (l *Loop) wrapUp(ctx context.Context, reason string, ended *agent.RunEnded)
 }
 
 // deliverAll commits and pushes every repository as far as possible. failed is
-// the first error. told means that the model was asked to fix a push, so the
-// rest of finish must wait. last tells deliverAll that the model will not be
-// asked again.
+// the first error. notified means that the model was asked to fix a push, so
+// the rest of finish must wait. last tells deliverAll that the model will not
+// be asked again.
 func (l *Loop) deliverAll(ctx context.Context, last bool) (notified bool, failed, err error) {
 	if l.rec.Snapshot().Review != nil { // a reviewer delivers nothing but its findings
 		return false, nil, l.requests.PostReview(ctx, !last)
@@ -98,9 +98,9 @@ func (l *Loop) deliverAll(ctx context.Context, last bool) (notified bool, failed
 	return false, failed, nil
 }
 
-// commit commits uncommitted changes in the agent's n-th repository. told means
-// that git hooks refused and the model was asked to fix it; last tells commit
-// that the model will not be asked again.
+// commit commits uncommitted changes in the agent's n-th repository. notified
+// means that git hooks refused and the model was asked to fix it; last tells
+// commit that the model will not be asked again.
 func (l *Loop) commit(ctx context.Context, n int, last bool) (done remote.Delivered, notified bool, err error) {
 	s := l.rec.Snapshot()
 	privacy, err := l.privacy(ctx)
@@ -128,8 +128,8 @@ func (l *Loop) commit(ctx context.Context, n int, last bool) (done remote.Delive
 // deliver commits uncommitted changes in the agent's n-th repository and pushes
 // its branch. It does not commit changes that checks have made in the working
 // tree. If there are several repositories, it pushes only those that the agent
-// has changed. told means that the push was refused and the model was asked to
-// fix it; last tells deliver that the model will not be asked again.
+// has changed. notified means that the push was refused and the model was asked
+// to fix it; last tells deliver that the model will not be asked again.
 func (l *Loop) deliver(ctx context.Context, n int, last bool) (notified bool, err error) {
 	s := l.rec.Snapshot()
 	url, was, several := s.Agent.Repos[n].URL, s.Checkout(n), len(s.Agent.Repos) > 1

@@ -35,8 +35,8 @@ func (t *thread) foresee(ctx context.Context, reply conversation.Message) (decid
 	return decided, s.Agent.Head
 }
 
-// foreseen returns the events to journal before a call runs: one with the decision
-// about the call, and one which says that the call is being sent.
+// foreseen returns the events to journal before a call runs: the decision about
+// the call, and the event that the call is sent.
 func (t *thread) foreseen(ctx context.Context, c agent.Call) []agent.Body {
 	spec, ok := tool.Lookup(c.Name)
 	switch {

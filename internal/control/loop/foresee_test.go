@@ -42,8 +42,8 @@ func (a *appends) Append(ctx context.Context, in store.Append) ([]agent.Event, e
 	return a.Journal.Append(ctx, in)
 }
 
-// tellThenUse is a step that streams text, calls meanwhile, and then makes its
-// calls.
+// tellThenUse is a model reply that streams text, then runs the function
+// meanwhile, and ends with the calls.
 func tellThenUse(meanwhile func(), calls ...string) step {
 	return func(yield func(model.Event, error) bool) {
 		yield(model.Event{Text: "I look."}, nil)
@@ -115,8 +115,8 @@ func TestStepIsOneAppend(t *testing.T) {
 // If a person acts during the model's reply, the action takes effect before the
 // reply's calls are sent.
 func TestBetweenReplyAndCalls(t *testing.T) {
-	// If a reply has text, the loop appends the text first, and so reads other
-	// writers' earlier events.
+	// If a reply has text, the loop appends the text before the end of the reply.
+	// With that append it reads events that others have appended.
 	words := func(meanwhile func()) step { return tellThenUse(meanwhile, `Shell {"command":"true"}`) }
 	silent := func(meanwhile func()) step {
 		return func(yield func(model.Event, error) bool) {

@@ -15,8 +15,8 @@ import (
 )
 
 // judge asks a second model whether the pushed work meets the run's goal, and
-// journals the verdict. If told is true, the goal is not met, judge has told
-// the agent's model what is missing, and the rest of finish must wait.
+// journals the verdict. notified means that the goal is not met and that judge
+// has told the agent's model what is missing, so the rest of finish must wait.
 func (l *Loop) judge(ctx context.Context) (notified bool, err error) {
 	s := l.rec.Snapshot()
 	if !proof.MustJudge(s) {

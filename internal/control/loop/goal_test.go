@@ -81,7 +81,7 @@ func TestGoal(t *testing.T) {
 	}
 }
 
-// TestOutcomesOfGoals checks how runs with a goal end.
+// TestOutcomesOfGoals checks the status and the outcome of runs with a goal.
 func TestOutcomesOfGoals(t *testing.T) {
 	edit := use(`Shell {"command":"edit"}`)
 	for _, c := range []struct {

@@ -10,7 +10,7 @@ import (
 	"aloft/internal/allowance"
 )
 
-// TestGrind checks how work in rounds proceeds and ends.
+// TestGrind checks when work in rounds goes on, and how it ends.
 func TestGrind(t *testing.T) {
 	const list = `TodoWrite {"merge":false,"todos":[{"id":"a","content":"port a","status":"pending"},{"id":"b","content":"port b","status":"pending"},{"id":"c","content":"port c","status":"pending"}]}`
 	closes := func(id, status string) step {

@@ -35,8 +35,8 @@ type imageArgs struct {
 }
 
 // paint requests the image of a GenerateImage call from the model. If there is
-// no image, outcome is the error. If a crash interrupts a call before the image
-// is sent to the machine, the call requests another image.
+// no image, outcome is the error. If the server crashes before it has sent the
+// image to the machine, the next server requests another image.
 func (t *thread) paint(ctx context.Context, c agent.Call) ([]byte, *outcome, error) {
 	began := time.Now()
 	if err := t.checkLimits(); err != nil {

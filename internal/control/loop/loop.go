@@ -110,7 +110,7 @@ func (l *Loop) work(ctx context.Context) error {
 }
 
 // turns works turn by turn until ctx ends, then ends the run. The context whole
-// limits the time for ending it.
+// limits the time for ending the run.
 func (l *Loop) turns(ctx, whole context.Context) error {
 	defer func() { _ = l.own.acknowledged() }() // step has already returned the errors that matter
 	// Find out whether the repositories are reachable before paying a model.

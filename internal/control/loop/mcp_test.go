@@ -375,7 +375,7 @@ func TestMCPRunModes(t *testing.T) {
 	}
 }
 
-// If a person allows an MCP tool for the agent, no other tool is allowed.
+// If a person allows an MCP tool for the agent, this allows no other tool.
 func TestAllowMCPForTheAgent(t *testing.T) {
 	r := newRig(t, false)
 	n := r.connected()

@@ -97,7 +97,7 @@ func TestRulesAreGivenWhenTheyApply(t *testing.T) {
 	if given := bodies[*agent.RulesGiven](r); len(given) != 3 {
 		t.Errorf("%d messages are journaled", len(given))
 	}
-	// The classifier decides about calls, and gets only the prompts.
+	// The classifier sees only the prompts. Rules must not count as prompts.
 	if s := agent.Fold(r.id, r.events()); !slices.Equal(s.Asked, []string{"mend it"}) {
 		t.Errorf("rules count as requests of the user: %q", s.Asked)
 	}

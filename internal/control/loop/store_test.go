@@ -15,10 +15,10 @@ import (
 	"aloft/internal/control/store"
 )
 
-// ill is a store that fails. Each of the next appends, times in number, that
-// contain an event of the given kind stalls, then fails with err or with the
-// error of the caller's context. If kept is true, the events are written
-// anyway.
+// ill is a store in which the next appends that contain an event of the given
+// kind fail, as many as times says. Such an append first stalls, and then
+// returns err or the error of the caller's context. If kept is true, it writes
+// the events anyway.
 type ill struct {
 	store.Journal
 	kind  string

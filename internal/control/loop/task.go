@@ -129,8 +129,8 @@ func (t *thread) taskResult(ctx context.Context, err error) (*agent.TaskEnded, t
 	return ended, tool.Failed("the subagent %s failed: %s", sub.ID, failure(err).Message), nil
 }
 
-// itsOwn reports whether an error ends only the subagent, because its model
-// failed or makes no progress.
+// itsOwn reports whether an error ends only the subagent. This is the case if
+// its model fails or makes no progress.
 func itsOwn(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
 		return false

@@ -247,8 +247,8 @@ func (a *replies) Stream(_ context.Context, req model.Request) iter.Seq2[model.E
 
 var errDead = errors.New("dead")
 
-// dying is the journal of a server that dies with the append that reaches a
-// certain event.
+// dying is the journal of a server that dies during the append in which the
+// journal reaches event number at.
 type dying struct {
 	store.Journal
 	at   int64

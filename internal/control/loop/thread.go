@@ -73,8 +73,8 @@ func (t *thread) prefix(s *agent.State) string {
 
 // routedCall returns a call in the form that the machine gets. A background
 // subagent has its own shell in the machine, because commands in one shell wait
-// for each other. Each check has its own shell too, so that nothing that the
-// agent has set in its shell affects the result.
+// for each other. Each check has its own shell too, so that variables and other
+// state of the agent's shell do not affect the result.
 func (t *thread) routedCall(c agent.Call) conversation.ToolCall {
 	if t.task == agent.ChecksThread {
 		c.Shell = c.ID

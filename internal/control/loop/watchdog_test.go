@@ -89,7 +89,7 @@ func TestWatchdog(t *testing.T) {
 	}
 }
 
-// A subagent that makes no progress ends, and the agent continues.
+// If a subagent makes no progress, only the subagent ends. The agent continues.
 func TestWatchdogOfSubagent(t *testing.T) {
 	r := newRig(t, true)
 	r.machine.call = func(context.Context, conversation.ToolCall, func(remote.Delta)) (tool.Result, error) {

@@ -131,8 +131,8 @@ func tail(messages []conversation.Message, room int64) int {
 	return keep
 }
 
-// transcript renders the messages as text of at most room bytes. It leaves out
-// the middle if necessary.
+// transcript renders the messages as text of at most room bytes, without the
+// middle if necessary.
 func transcript(messages []conversation.Message, room int) string {
 	var b strings.Builder
 	for _, m := range messages {

@@ -59,8 +59,8 @@ func remembered(s *agent.State, task string, window int64, left int) string {
 }
 
 // quotePrompts quotes the first prompt and the latest ones in at most room
-// bytes, not counting the marks around them. If they do not fit, it cuts out
-// the middle of long prompts, and omits prompts between the first and the
+// bytes. Marks around the quotations do not count. If they do not fit, it cuts
+// out the middle of long prompts, and omits prompts between the first and the
 // latest.
 func quotePrompts(asked []string, room int) string {
 	if len(asked) == 0 {
@@ -127,9 +127,9 @@ func listTodos(todos []agent.Todo, room int) string {
 	return b.String()
 }
 
-// quoteRules quotes the rules in at most room bytes, not counting the marks
-// around them. The most recently read come first; only the names of those that
-// do not fit are listed.
+// quoteRules quotes the rules in at most room bytes. Marks around the
+// quotations do not count. The most recently read come first; only the names of
+// those that do not fit are listed.
 func quoteRules(rules []agent.Rule, room int) string {
 	var b strings.Builder
 	for _, r := range slices.Backward(rules) {
@@ -170,9 +170,9 @@ func keptImages(messages []conversation.Message, most int) []int {
 	return kept
 }
 
-// keptRules returns the rules that a compaction keeps, in at most room bytes
-// without the marks around them. These are the rules that the server gave to
-// the model, the list of rules that the model may read, and more, the
+// keptRules returns the rules that a compaction keeps, in at most room bytes.
+// Marks around the quotations do not count. These are the rules that the server
+// gave to the model, the list of rules that the model may read, and more, the
 // instructions that the model has read itself.
 func keptRules(s *agent.State, room int) (given string, more []agent.Rule) {
 	rules := slices.Clone(s.Applied)

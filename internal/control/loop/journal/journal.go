@@ -46,9 +46,9 @@ type Recorder struct {
 	agentID string
 	runID   string
 
-	// turn is a lock for reading or writing the journal and applying the
-	// events. It is held during calls of the store. The fields protected by mu
-	// change only while it is held.
+	// turn is a lock for reading or writing the journal and applying the events.
+	// It stays held during calls of the store. The fields protected by mu change
+	// only while it is held.
 	turn chan struct{}
 	// appended is when this recorder last appended, if the state was up to date
 	// then. News resets it to zero after using it. Protected by turn.
@@ -197,7 +197,7 @@ func (r *Recorder) Losses() int { return r.counted().losses }
 func (r *Recorder) Refusals() int { return r.counted().refusals }
 
 // Unhooked returns how many commits and pushes of this run git hooks refused
-// and were reported to the model.
+// and the loop reported to the model.
 func (r *Recorder) Unhooked() int { return r.counted().unhooked }
 
 // Followups returns how often stop hooks have made the model continue in this

@@ -21,11 +21,10 @@ import (
 // have their own timeouts. Errors are faults whose messages users and the model
 // may read.
 type Servers interface {
-	// ServersOf returns the servers that the agent can use in its open run,
-	// merged from all sources by [mcp.Merge], and those that it cannot use. The
-	// project's file is read from the default branch at the commit
-	// State.Agent.RulesAt, as of the agent's start. Variables of stdio servers
-	// are not expanded; the machine does that.
+	// ServersOf returns the servers that the agent can use in its open run, merged
+	// from all sources by [mcp.Merge], and those that it cannot use. The project's
+	// file is read from the commit State.Agent.RulesAt of the default branch.
+	// Variables of stdio servers are not expanded; the machine does that.
 	ServersOf(ctx context.Context, s *agent.State) ([]mcp.Server, []mcp.LeftOut, error)
 	// List returns the tools and resources of a remote server. A server that
 	// cannot be used is not an error: the listing's State and Error say why.

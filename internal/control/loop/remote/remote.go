@@ -22,8 +22,8 @@ import (
 // loop then asks for the machine again.
 var ErrLost = errors.New("machine lost")
 
-// ErrHooked is wrapped by the error of a call that was sent as unhooked, and
-// that the [Machine] did not start because it has hooks.
+// ErrHooked is wrapped by the error of a call that was sent without having run
+// hooks. The [Machine] did not start the call, because it has hooks.
 var ErrHooked = errors.New("the machine has hooks")
 
 // Machine is the part of an agent's machine that a loop uses. Its methods are
