@@ -211,7 +211,7 @@ func final(err error) bool {
 	return true
 }
 
-// sentence returns a fault in words for people.
+// sentence describes a fault to people in one sentence.
 func sentence(err error) string {
 	f := fault.Of(err)
 	text := f.Message
@@ -224,7 +224,8 @@ func sentence(err error) string {
 	return text + "."
 }
 
-// active returns how long to wait before the next check of an agent's state.
+// active returns how long to wait before the state of an agent is checked
+// again.
 func (d *Desk) active(ended time.Time) time.Duration {
 	switch since := d.now().Sub(ended); {
 	case ended.IsZero():
