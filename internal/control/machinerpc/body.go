@@ -38,8 +38,8 @@ func (m *messages) Read(p []byte) (n int, err error) {
 	return n + more, ended(err)
 }
 
-// ended is the error of a body that ends before all requested bytes have
-// arrived.
+// ended turns io.ErrUnexpectedEOF into io.EOF: the end of a body is no error,
+// even if fewer bytes than requested have arrived.
 func ended(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return io.EOF

@@ -90,11 +90,11 @@ func Options(max int, around ...connect.Interceptor) connect.ClientOption {
 // after a call's stream has broken.
 const lastMoment = 2 * time.Second
 
-// Error converts the error of an RPC. The result is the cause of the ended
-// context, or the machine's message, shortened. done is closed when the
-// connection has ended. If the daemon is unavailable, Error briefly waits for
-// done, because a stopping machine closes its streams shortly before its
-// connection.
+// Error converts the error of an RPC. The result is the context's cause if the
+// context has ended, and otherwise the machine's message, shortened. done is
+// closed when the connection has ended. If the daemon is unavailable, Error
+// briefly waits for done, because a stopping machine closes its streams shortly
+// before its connection.
 func Error(err error, done <-chan struct{}) error {
 	e, ok := errors.AsType[*connect.Error](err)
 	if !ok {

@@ -33,8 +33,8 @@ func TestHonestReplies(t *testing.T) {
 }
 
 // FuzzParts has a machine send arbitrary bytes. A message that countParts
-// accepts must decode to few enough parts. Protobuf must reject what countParts
-// rejects, unless it is large.
+// accepts must decode to few enough parts. A message that countParts rejects
+// must be either large or invalid for protobuf, too.
 func FuzzParts(f *testing.F) {
 	for _, m := range []proto.Message{
 		structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{structpb.NewNullValue(), structpb.NewStructValue(&structpb.Struct{})}}),

@@ -22,8 +22,9 @@ const (
 	builtRunsc = "../../../../.bin/runsc"
 )
 
-// guest and daemon build the stand-in guest and the real pod-daemon, once each.
-// They return the folder that contains the program under the name pod-daemon.
+// guest builds the stand-in guest, and daemon builds the real pod-daemon, once
+// each. They return the folder that contains the program under the name
+// pod-daemon.
 var (
 	guest  = sync.OnceValues(func() (string, error) { return build("aloft/internal/control/machine/machinetest/standin/pod") })
 	daemon = sync.OnceValues(func() (string, error) { return build("aloft/cmd/pod-daemon") })

@@ -95,8 +95,7 @@ func (c *count) tree(ctx context.Context, path string) error {
 	if err != nil {
 		return ignoreMissing(err)
 	}
-	// disk stays open for open_by_handle_at, which needs a descriptor on the
-	// file system.
+	// open_by_handle_at needs a descriptor on the file system, so keep disk open.
 	disk, err := unix.FcntlInt(uintptr(root), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		_ = unix.Close(root)

@@ -100,8 +100,8 @@ func (m *Machine) packDockerData(ctx context.Context, rec record) error {
 		return err
 	}
 	defer func() { _ = root.Close() }()
-	// /run is in memory, so the folder in the upper layer contains nothing
-	// else.
+	// The machine cannot write to this folder of the upper layer, because its /run
+	// is a tmpfs.
 	if err := root.RemoveAll(filepath.Dir(dockerArchive)); err != nil {
 		return err
 	}

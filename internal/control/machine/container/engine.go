@@ -76,7 +76,7 @@ func (e engine) run(ctx context.Context, m *Machine, owner int, network bool, me
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		// The machine has not started, so the log holds only the engine's output.
+		// The machine has not started, so the log contains only output of the engine.
 		words, _ := io.ReadAll(io.NewSectionReader(log, 0, maxWords))
 		return fmt.Errorf("%s: %w: %s", filepath.Base(e.path), err, strings.TrimSpace(string(words)))
 	}

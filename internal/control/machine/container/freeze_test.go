@@ -80,7 +80,6 @@ func TestKilledWhileFreezing(t *testing.T) {
 			out, err := cmd.CombinedOutput()
 			var exit *exec.ExitError
 			if !errors.As(err, &exit) || exit.ExitCode() != -1 {
-				// The step "stand: upper" also occurs before the freeze.
 				t.Fatalf("the server was not killed: %v: %s", err, out)
 			}
 			after := newRuntime(t, dir, runc)

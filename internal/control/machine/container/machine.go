@@ -169,7 +169,7 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record, memory stri
 	if err := atomicfile.WriteUnsynced(m.path("bundle/config.json"), config, 0o600); err != nil {
 		return err
 	}
-	// The egress process starts while the machine is created.
+	// The egress process starts in parallel with the following steps.
 	if space.User != nil {
 		err = m.runApart(func() error {
 			if err := m.r.makeRootPoint(); err != nil {

@@ -103,7 +103,8 @@ func (m *Machine) save(ctx context.Context, eng engine, letGo func(context.Conte
 	if err := letGo(ctx); err != nil {
 		return err
 	}
-	// From here on, cancelling would kill the machine's processes.
+	// From here on, the caller's cancellation must have no effect, because it
+	// would kill the machine's processes.
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), memoryLimit, errors.New("timed out"))
 	defer cancel()
 	if err := m.awaitQuiet(ctx); err != nil {
@@ -199,7 +200,8 @@ func (m *Machine) wake(ctx context.Context, eng engine, rec record) (woken bool,
 // goOn resumes the machine from a memory image. If that fails, it returns false
 // and leaves the machine stopped as before.
 func (m *Machine) goOn(ctx context.Context, eng engine, rec record, image string) (woken bool, err error) {
-	// The caller may cancel, but that must not kill the machine's processes.
+	// The caller's cancellation must have no effect from here on, because it would
+	// kill the machine's processes.
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), memoryLimit, errors.New("timed out"))
 	defer cancel()
 	err = m.verify(image, eng)

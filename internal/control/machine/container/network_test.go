@@ -23,7 +23,7 @@ import (
 	"aloft/internal/policy"
 )
 
-// gateways counts the egress processes of machines under dir.
+// gateways counts the running egress processes of the machines below dir.
 func gateways(t testing.TB, dir string) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")

@@ -7,9 +7,9 @@ import (
 	"aloft/internal/control/machine"
 )
 
-// askFilter reads the packet filter's tables with the options of raw sockets, as
-// iptables does without netlink, with every spelling of the level that the kernel
-// takes. Then it uses ordinary options.
+// askFilter reads the packet filter's tables by options of raw sockets, as
+// iptables does without netlink. It tries every value of the level argument that
+// the kernel accepts. Then it uses ordinary options.
 const askFilter = `
 import ctypes, os, socket
 libc = ctypes.CDLL(None, use_errno=True)

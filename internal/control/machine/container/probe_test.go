@@ -34,8 +34,8 @@ func TestProbeSaysWhatIsMissing(t *testing.T) {
 	if c := probeEngine(t.Context(), "x", file, true, "mend it"); c.OK || c.Fix != "mend it" {
 		t.Errorf("an engine that does not run: %+v", c)
 	}
-	// proc cannot contain an upper layer: mounting fails there as it does on an
-	// overlay.
+	// /proc cannot hold an upper layer: the mount fails as it would if the data
+	// folder were itself an overlay.
 	if c := probeOverlay("/proc"); c.OK || !strings.Contains(c.Name, "overlay") {
 		t.Errorf("overlay in /proc: %+v", c)
 	}

@@ -183,8 +183,8 @@ func (m *Machine) start() error {
 	go func() {
 		_ = m.r.serve(ctx, m.Disk(), pod) // a runtime does not report why a machine stopped
 		cancel()
-		// Close the guest's socket first: a client that sees the lifeline socket close
-		// must not reach the guest any more.
+		// Close the guest's socket first: once a client sees that the lifeline socket
+		// is closed, it must not be able to reach the guest.
 		_ = pod.Close()
 		_ = lifeline.Close()
 		for _, c := range <-watched {
@@ -234,7 +234,8 @@ func (m *Machine) Wait(ctx context.Context) error {
 	return nil
 }
 
-// wait sends say on the lifeline socket and waits until the machine ends.
+// wait sends the bytes say on the lifeline socket and waits until the machine
+// ends.
 func (m *Machine) wait(ctx context.Context, say []byte) error {
 	lifeline, err := m.connect(ctx, bootIDName)
 	if errors.Is(err, machine.ErrStopped) {

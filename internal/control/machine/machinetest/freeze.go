@@ -26,8 +26,8 @@ func (h Harness) snapshotter(t *testing.T, r machine.Runtime, id, layer string) 
 	return s
 }
 
-// started checks that the machine runs and that its disk has counted want
-// starts of a guest.
+// started checks that the machine runs, and that its guest has started want
+// times on the machine's disk.
 func (h Harness) started(t *testing.T, m machine.Machine, want int) {
 	t.Helper()
 	if reply := h.checkAnswers(t, m); h.Standin && reply.Starts != want {

@@ -102,7 +102,8 @@ func (l Link) Close() error {
 	return errors.Join(errs...)
 }
 
-// fill fills in l. It moves the calling thread into the namespace.
+// fill creates the link's parts. It moves the calling thread into the
+// namespace.
 func (l *Link) fill(namespace *os.File) error {
 	if namespace == nil {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
