@@ -47,7 +47,7 @@ type Agents struct {
 	busy map[string]*engaged // by agent
 }
 
-// engaged is an agent's party with the number of its users.
+// engaged is an agent's [Party], with the number of its current users.
 type engaged struct {
 	*Party
 	egress string // identifies the network policy for the repository's servers

@@ -20,8 +20,8 @@ import (
 // answers maps paths to a server's handlers.
 type answers map[string]http.HandlerFunc
 
-// say returns a handler that responds with JSON, in which SELF stands for the
-// server's address.
+// say returns a handler that responds with JSON. In the JSON, the server's
+// address replaces SELF.
 func say(status int, text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -151,8 +151,9 @@ func TestReachOfEveryHop(t *testing.T) {
 			if n := reached.Swap(0); n != 0 {
 				t.Errorf("a blocked address was asked %d times: %v", n, err)
 			}
-			// The server rejects a complete sign-in, because it requires
-			// another token.
+			// The server requires another token, so the error of a complete sign-in has
+			// the code CodeSignIn. Only the case "Nothing" must complete the sign-in;
+			// the other cases named here may.
 			if whole := fault.Of(err).Code == CodeSignIn; whole != (name == "Nothing") && name != "RenewalRedirect" && !strings.HasPrefix(name, "Resource") {
 				t.Errorf("it ends with %v", err)
 			}

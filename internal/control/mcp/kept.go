@@ -141,8 +141,8 @@ func (s *Servers) Add(ctx context.Context, userID int64, team bool, server mcp.S
 	return k, err
 }
 
-// check rejects a server that is invalid or must not be contacted. The argument
-// at names the field of the request.
+// check rejects a server that is invalid or must not be contacted. at is the
+// name of the request's field that contains the server.
 func (s *Servers) check(server *mcp.Server, at string) error {
 	if problems := server.Check(); len(problems) > 0 {
 		p := problems[0]

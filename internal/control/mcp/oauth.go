@@ -173,8 +173,9 @@ func webAddress(raw string) bool {
 // metadataURL is a candidate address of a resource's metadata.
 type metadataURL struct{ metadata, resource string }
 
-// challenged parses a server's WWW-Authenticate headers. It returns candidate
-// addresses of its metadata, best first, and the requested scopes.
+// challenged parses a server's WWW-Authenticate headers. It returns the
+// addresses at which the server's metadata may be, best first, and the
+// requested scopes.
 func challenged(serverURL string, challenge []string) (places []metadataURL, scopes []string) {
 	u, err := url.Parse(serverURL)
 	if err != nil {

@@ -248,7 +248,7 @@ func (p *Party) ask(ctx context.Context, server mcp.Server, acts bool, do func(c
 	}
 }
 
-// cause returns why ctx ended, or err if it has not.
+// cause returns the cause of ctx if ctx has ended, and otherwise err.
 func cause(ctx context.Context, err error) error {
 	if c := context.Cause(ctx); c != nil {
 		return c

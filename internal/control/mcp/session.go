@@ -34,8 +34,8 @@ const (
 // Target is the address of a server and how to talk to it.
 type Target struct {
 	URL string
-	// SSE selects the older SSE transport. Either means to try the SSE
-	// transport if the streamable transport fails.
+	// SSE selects the older SSE transport. If Either is true, the SSE transport is
+	// tried after the streamable transport has failed.
 	SSE, Either bool
 	Header      map[string]string
 	// Token returns the token for a request, or "" for none. refused is the

@@ -103,9 +103,9 @@ func (s *Servers) token(ctx context.Context, user User, key, refused string, hc 
 	return fresh.Access, s.keepGrant(ctx, user.ID, key, fresh) // without a token, the server will ask for a sign-in
 }
 
-// reach returns the HTTP client for a server: if a repository configures the
-// server, the client with the agent's network policy, or else Aloft's own
-// client.
+// reach returns the HTTP client for a server. For a server that a repository
+// configures, this is the client with the agent's network policy; for other
+// servers, it is Aloft's own client.
 func (s *Servers) reach(foreign *agent.Egress) (*outbound.Client, error) {
 	if foreign == nil {
 		return s.Reach, nil
