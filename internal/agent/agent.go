@@ -75,7 +75,7 @@ const DefaultModel = "default"
 // MachineState is the state of an agent's machine, according to the journal.
 type MachineState string
 
-// Machine states.
+// States of an agent's machine.
 const (
 	MachineAbsent     MachineState = ""
 	MachineBooting    MachineState = "booting"
