@@ -112,7 +112,7 @@ func ParsePullRequestURL(s string) (Repo, int, error) {
 // Kind is the kind of API that a host has.
 type Kind string
 
-// Kinds.
+// Kinds of APIs.
 const (
 	GitHub Kind = "github"
 	GitLab Kind = "gitlab"

@@ -34,9 +34,9 @@ const firstLine = "made"
 // maxTried is how many commits a claim remembers.
 const maxTried = 32
 
-// covers reports whether the claimant pushed commit, to which the upstream's
-// branch points. The push itself makes the upstream compare commit with the
-// branch.
+// covers reports whether the claimant has pushed commit, the commit of the
+// upstream's branch as last seen. During a push, the upstream itself checks
+// that the branch is still at that commit.
 func (c claim) covers(commit string) bool { return slices.Contains(c.commits, commit) }
 
 // tryingAlso returns the claim to store while a push of commit is in progress.

@@ -73,7 +73,7 @@ func exceedsRefs(trace io.Reader, limit int) bool {
 			return false
 		}
 		_, packet, _ := strings.Cut(line, "packet:")
-		// Such as "fetch< 0123… refs/heads/main".
+		// A packet with a ref looks like this: "fetch< 0123… refs/heads/main".
 		part := strings.Fields(packet)
 		if len(part) >= 3 && strings.HasSuffix(part[0], "<") && wholeID.MatchString(part[1]) && (strings.HasPrefix(part[2], "refs/heads/") || strings.HasPrefix(part[2], "refs/tags/")) {
 			if count[part[0]]++; count[part[0]] > limit {

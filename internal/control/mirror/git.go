@@ -57,8 +57,8 @@ var settings = [][2]string{
 	{"transfer.hideRefs", "refs/aloft"},
 	{"uploadpack.allowFilter", "true"},
 	{"uploadpackfilter.sparse:oid.allow", "false"}, // such a filter could reveal the content of any object in the mirror
-	// Protocol 2 always allows any object. So callers check the requested
-	// objects with [Mirror.Unserved].
+	// In protocol 2, git lets clients request any object. So callers check the
+	// requested objects with [Mirror.Unserved].
 	{"uploadpack.allowAnySHA1InWant", "true"},
 	{"advice.fetchShowForcedUpdates", "false"},
 }
@@ -273,8 +273,8 @@ func (m *Mirror) runOnce(ctx context.Context, r repourl.Repo, inv invocation) (s
 	return stdout, stderr, err
 }
 
-// allowedProtocols returns the protocols that git may be redirected to. None is
-// less secure than scheme.
+// allowedProtocols returns the protocols that git may be redirected to. It
+// includes no protocol that is less secure than scheme.
 func allowedProtocols(scheme string) string {
 	if scheme == "http" {
 		return "http:https"

@@ -24,7 +24,7 @@ const (
 // A Subject is the part of a pull request to read.
 type Subject string
 
-// Subjects.
+// The parts of a pull request that can be read.
 const (
 	Comments Subject = "comments" // comments on the pull request itself
 	Reviews  Subject = "reviews"
