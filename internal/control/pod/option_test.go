@@ -11,7 +11,7 @@ import (
 	"aloft/internal/wire/podv1/podv1connect"
 )
 
-// talking is a pod-daemon that replies with its words.
+// talking is a pod-daemon that sends the given words in its replies.
 type talking struct {
 	podv1connect.UnimplementedPodServiceHandler
 	words string
