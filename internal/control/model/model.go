@@ -67,7 +67,7 @@ type Reply struct {
 // Stop is why a reply ended.
 type Stop string
 
-// Stops.
+// The reasons why a reply ends.
 const (
 	StopEnd     Stop = "end"     // the reply is finished
 	StopCalls   Stop = "calls"   // the model waits for the results of its calls
@@ -78,7 +78,7 @@ const (
 // Reason is the kind of a provider's failure.
 type Reason string
 
-// Reasons.
+// The kinds of failures.
 const (
 	Unauthorized Reason = "model_unauthorized" // invalid key
 	Unreachable  Reason = "model_unreachable"  // no connection

@@ -146,7 +146,7 @@ func (i Info) Name() string { return cmp.Or(i.Ref, i.ID) }
 // Mode says how a model reasons before it answers.
 type Mode string
 
-// Modes.
+// The modes of reasoning.
 const (
 	NoThinking  Mode = ""         // the model does not reason, or its API does not tell
 	Budgeted    Mode = "budget"   // reasons with a token budget, if the request sets one
@@ -165,7 +165,9 @@ type Traits struct {
 	Schema   bool     // replies can be made to match a JSON schema
 }
 
-// Offered returns the parameters of a model with these traits at the provider.
+// Offered returns the parameters that a request can set for a model with these
+// traits. If the provider is not the one that the traits describe, it returns
+// none.
 func (t Traits) Offered(provider string) (params []Param) {
 	if t.Provider != provider {
 		return nil

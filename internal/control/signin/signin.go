@@ -27,7 +27,7 @@ import (
 	"github.com/go-webauthn/webauthn/webauthn"
 )
 
-// Lifetimes.
+// Lifetimes of sessions, and of unfinished sign-ins and sign-in links.
 const (
 	sessionTTL  = 30 * 24 * time.Hour
 	ceremonyTTL = 5 * time.Minute // lifetime of a passkey's challenge

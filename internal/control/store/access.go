@@ -32,7 +32,7 @@ func SetAccess(ctx context.Context, rules Rules, a account.Access) error {
 }
 
 // MayReach returns a fault with the code repository_access unless the user may
-// run agents on the repository. User 0 stands for the team, which may use all
+// run agents on the repository. User 0 is the team, which may use all
 // repositories.
 func MayReach(ctx context.Context, rules Rules, accounts interface {
 	User(ctx context.Context, id int64) (account.User, error)

@@ -39,9 +39,9 @@ type Members interface {
 	Keys(ctx context.Context, userID int64) ([]account.APIKey, error)
 	// RemoveKey removes a key, or returns [ErrNotFound].
 	RemoveKey(ctx context.Context, userID, id int64) error
-	// RemoveKeys removes a user's keys of one kind, except the key whose ID is
-	// but.
-	RemoveKeys(ctx context.Context, userID int64, kind account.Kind, but int64) error
+	// RemoveKeys removes a user's keys of one kind, except the key with the ID
+	// except.
+	RemoveKeys(ctx context.Context, userID int64, kind account.Kind, except int64) error
 }
 
 // SignIns stores the credentials with which people sign in. Its methods are

@@ -13,34 +13,38 @@
 //
 // # A script file
 //
-// YAML, or JSON, which is YAML. Unknown keys are errors.
+// A script file is YAML or JSON. Unknown keys are errors.
 //
 //	scripts:
-//	  - match: 'fix (\S+)'        # regular expression on the prompt; without one, any. The first that matches plays
-//	    repeat: true              # after the last turn comes the first again; without it, the word "Done."
+//	  - match: 'fix (\S+)'        # regular expression for the prompt; default: every prompt. The first script that matches is played
+//	    repeat: true              # start again after the last turn; default: reply "Done."
 //	    turns:
 //	      - thinking: "What does {{prompt}} want?"
 //	        text: "I look at {{match 1}}."
 //	        calls:
 //	          - tool: Read
 //	            args: {path: "{{match 1}}"}
-//	        chunk: 4              # characters in one piece; 24 unless given
-//	        delay: 20ms           # before each piece
+//	        chunk: 4              # characters per streamed piece; default 24
+//	        delay: 20ms           # delay before each piece
 //	        usage: {input: 900, output: 40, cacheRead: 0, cacheWrite: 0}
-//	      - fail:                 # met before the turn is played, one for each time it is asked for
-//	          - {status: 529}     # of HTTP: 401, 404, 413, 429, 5xx, …
+//	      - fail:                 # failures before the turn is played, one per request
+//	          - {status: 529}     # HTTP status: 401, 404, 413, 429, 5xx, …
 //	          - {status: 429, retryAfter: 50ms, message: slow down}
 //	          - {cut: true}       # the stream ends in the middle
 //	          - {unreachable: true}
-//	          - {status: 500, always: true} # every time from here on
+//	          - {status: 500, always: true} # from now on, every request fails in this way
 //	        text: "It said: {{find `(\\d+) passed`}}"
-//	        stop: refusal         # end, length or refusal; calls where there are calls
+//	        stop: refusal         # end, length or refusal; always calls if the turn has calls
 //
 // Text, thinking and the strings in args are templates (text/template) with
-// these functions: prompt, the newest prompt; match N, a group of match; result
-// N, the text of the Nth result of the turn before, counted from 0; results,
-// all of them; find RE, the first group of a regular expression in them, or "";
-// turn, counted from 0.
+// these functions:
+//
+//	prompt     the newest prompt
+//	match N    the N-th group of match
+//	result N   the text of the previous turn's N-th result, from 0
+//	results    the texts of all results of the previous turn
+//	find RE    the first group of the regular expression RE in results, or ""
+//	turn       the number of the turn, from 0
 package scripted
 
 import (

@@ -29,8 +29,8 @@ type Config struct {
 }
 
 const (
-	// lifetime of the credentials. It is the maximum that AWS allows if the
-	// server's own credentials are those of a role.
+	// lifetime is the lifetime of the credentials. It is the maximum that AWS
+	// allows if the server's own credentials are those of a role.
 	lifetime = time.Hour
 	// patience is the timeout for STS. It is short because a run is waiting.
 	patience = 20 * time.Second

@@ -21,8 +21,8 @@ const (
 	// attempts is how often a change is tried if it fails because of other
 	// transactions or a lost connection.
 	attempts = 5
-	// pause times the number of the attempt is the maximum pause before the
-	// next attempt.
+	// pause is the maximum pause after the first attempt. After the n-th attempt
+	// it is n times as long.
 	pause = 20 * time.Millisecond
 	// settleWithin is how long to wait, after the connection was lost during a
 	// commit, for the database to report the outcome: about as long as recovery
