@@ -17,7 +17,8 @@ import (
 	"aloft/internal/telemetry/telemetrytest"
 )
 
-// private stands for all text from users and machines.
+// private is the text of users and machines in these events. It must not be
+// exported.
 const private = "PRIVATE"
 
 const upstream = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

@@ -75,7 +75,8 @@ func (o *Observer) trace(ctx context.Context, agentID string, last agent.Event) 
 	}
 }
 
-// send creates the span. as is the span context with its ids.
+// send creates the span. as is the span's own context, which contains its ids;
+// above is the context of its parent.
 func (o *Observer) send(ctx context.Context, s span, as, above trace.SpanContext) {
 	if above.IsValid() {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, above)

@@ -217,7 +217,7 @@ func TestCodesAreGoodOnce(t *testing.T) {
 	}
 }
 
-// Opening many previews takes nothing away from others.
+// If one user opens many previews, others can still open theirs.
 func TestManyCodes(t *testing.T) {
 	s := newStage(t)
 	for range 20_000 {
