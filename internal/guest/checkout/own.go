@@ -93,14 +93,15 @@ func (g *ownGit) start(ctx context.Context, c Command) (string, error) {
 	return g.startUpTo(ctx, maxOutput, c)
 }
 
-// startUpTo is start for output of at most limit bytes.
+// startUpTo is like start, for output of at most limit bytes.
 func (g *ownGit) startUpTo(ctx context.Context, limit int, c Command) (string, error) {
 	return g.startWithin(ctx, localLimit, limit, c)
 }
 
-// startWithin is startUpTo with a timeout of d. If the machine's process limit keeps git
-// from starting its processes, startWithin retries for up to roomWait: killed processes
-// of the agent take a while to disappear. All commands of ownGit can be repeated.
+// startWithin is like startUpTo, with a timeout of d. If the machine's process limit
+// keeps git from starting its processes, startWithin retries for up to roomWait: killed
+// processes of the agent take a while to disappear. All commands of ownGit can be
+// repeated.
 func (g *ownGit) startWithin(ctx context.Context, d time.Duration, limit int, c Command) (string, error) {
 	c.Args, c.Env = g.git.Args(c.Args...), append(g.git.Environ(), c.Env...)
 	c.Dir, c.Clean = g.r.Path, true

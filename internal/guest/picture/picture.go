@@ -41,8 +41,8 @@ type Fitted struct {
 }
 
 // Fit scales an image down if it is too large. mediaType is the type detected from its
-// first bytes. Fit returns a small image that it cannot decode unchanged, because the
-// model may be able to decode it.
+// first bytes. If Fit cannot decode a small image, it returns the image unchanged,
+// because the model may be able to decode it.
 func Fit(data []byte, mediaType string) (Fitted, error) {
 	as := Fitted{Data: data, MediaType: mediaType}
 	conf, _, err := image.DecodeConfig(bytes.NewReader(data))

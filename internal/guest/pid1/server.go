@@ -63,8 +63,9 @@ func (s *podServer) serve(stream net.Conn) {
 	}
 }
 
-// quiesce waits for moment, so that short calls can finish, such as the Shutdown call
-// that caused it. Then it cancels the remaining calls and waits for them until ctx ends.
+// quiesce waits for the duration moment, so that short calls can finish, such as the
+// Shutdown call that caused it. Then it cancels the remaining calls and waits for them
+// until ctx ends.
 func (s *podServer) quiesce(ctx context.Context, moment time.Duration) {
 	short, cancel := context.WithTimeout(ctx, moment)
 	defer cancel()

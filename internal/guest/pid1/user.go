@@ -71,7 +71,8 @@ func shell(name string) string {
 	return usual
 }
 
-// attributes make a process run as the user; nil if this process already does.
+// attributes returns the attributes of a process that runs as the user; nil if
+// this process already runs as the user.
 func (u User) attributes() *syscall.SysProcAttr {
 	if int(u.UID) == os.Geteuid() {
 		return &syscall.SysProcAttr{}

@@ -84,9 +84,9 @@ func Copy(w io.Writer, end *os.File, ended <-chan struct{}) {
 	}
 }
 
-// maxRest limits how much is read, in bytes, after a program has ended, so that another
-// program that keeps printing does not block Copy. The kernel buffers less for a
-// terminal and, by default, for a pipe.
+// maxRest is the maximum number of bytes that Copy reads after a program has ended.
+// Without it, another program that keeps printing would block Copy. The buffer of a
+// terminal is smaller, and by default so is that of a pipe.
 const maxRest = 1 << 20
 
 // Rest copies what has been written to a terminal or a pipe so far, without

@@ -21,22 +21,22 @@ var update = flag.Bool("update", false, "write the wanted text of each layout")
 
 // TestCorpus reads the rules of each repository in testdata and compares what a
 // model is told with the file "want" of the layout. The lines before the first
-// file describe what a text cannot hold, and the work:
+// file describe the work, and the files that a text archive cannot contain:
 //
 //	repos A B        the folders of the repositories; by default the workspace
-//	flag no-agents   without AGENTS.md and CLAUDE.md
-//	flag cloud       with the notes for background agents
+//	flag no-agents   leave out AGENTS.md and CLAUDE.md
+//	flag cloud       include the notes for background agents
 //	window N         the context window, in tokens
-//	prompt TEXT      of the run
+//	prompt TEXT      the prompt of the run
 //	touch A B        the files that the calls of one reply use
-//	own FROM TEXT    a rule of the team or the user
+//	own FROM TEXT    a rule of the team or of the user
 //	link A -> B      a symbolic link
 //	fifo A           a named pipe
 //	fill A N         a file of N bytes
-//	binary A         a file with bytes that are no text
+//	binary A         a file with bytes that are not text
 //	many A N         N files with rules in the folder A
-//	deep A N         N folders inside each other, from A on, with a rule in the last
-//	quoted A "…"     a file with the text of a Go string
+//	deep A N         N nested folders, A the outermost, with a rule in the innermost
+//	quoted A "…"     a file with the contents of a quoted Go string
 //	hide A           a file that .cursorignore would hide
 func TestCorpus(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")

@@ -1,24 +1,24 @@
-// Package sandbox applies a policy (internal/policy/cage) to one command. It
-// restricts which files the command may read and write (Landlock, plus mounts
-// for exceptions that Landlock cannot express), which hosts it may reach (a
-// network namespace, with a proxy as the only exit), and which system calls it
-// may make (seccomp). The command has no capabilities.
+// Package sandbox applies a policy (internal/policy/sandbox) to one command. It
+// restricts which files the command may read and write (Landlock, plus mounts for
+// exceptions that Landlock cannot express), which hosts it may reach (a network
+// namespace, with a proxy as the only exit), and which system calls it may make
+// (seccomp). The command has no capabilities.
 //
-// [Plan] makes the decisions and is a pure function: the same policy, kernel
-// and tree give the same plan, which can be printed as text. [Run] turns a plan
-// into a list of system calls that a child makes between its creation and its
-// exec. So no second program is needed inside the sandbox, and the parent,
-// which is outside, serves the proxy and cleans up. The child is created by a vfork
-// in assembly (fork.go): a second start of this program in the namespaces, which
+// [Plan] makes the decisions and is a pure function: the same policy, kernel and
+// tree give the same plan, which can be printed as text. [Run] turns a plan into a
+// list of system calls that a child makes between its creation and its exec. So no
+// second program is needed inside the sandbox, and the parent, which is outside,
+// serves the proxy and cleans up. The child is created by a vfork in assembly
+// (fork.go): a second start of this program in the namespaces, which
 // [syscall.SysProcAttr] would need, takes 1.8 ms longer (medians of 200 each).
 //
-// It never silently enforces less than the policy asks for: if the kernel lacks
-// a feature, it returns an [UnenforceableError].
+// It never silently enforces less than the policy asks for: if the kernel lacks a
+// feature, it returns an [UnenforceableError].
 //
-// Not covered: limits on time, memory and processes, which the machine sets;
-// names and metadata of files; sockets that a process outside creates after the
-// command has started, in a folder that is not known to have sockets; and
-// changes that other processes make to the files meanwhile.
+// Not covered: limits on time, memory and processes, which the machine sets; names
+// and metadata of files; sockets that a process outside creates after the command
+// has started, in a folder that is not known to have sockets; and changes that
+// other processes make to the files meanwhile.
 package sandbox
 
 import (
@@ -72,8 +72,9 @@ type Tree interface {
 	Names(dir string) []string      // names in a folder, sorted
 	Resolve(path string) string     // the path with links resolved; "" if it does not exist
 	IsPlaceholder(path string) bool // whether it is a placeholder of a running or killed sandbox
-	// Folds reports whether the folder's file system ignores case without the kernel
-	// knowing. A mount on one spelling then does not cover the others.
+	// Folds reports whether the folder's file system ignores case although the
+	// kernel treats names as case-sensitive. A mount on one spelling of a name then
+	// does not cover the other spellings.
 	Folds(dir string) bool
 }
 

@@ -28,7 +28,7 @@ const (
 // Button is a mouse button, with X's number; 0 means the left button.
 type Button byte
 
-// The buttons. 4 to 7 are the wheel.
+// The mouse buttons. Numbers 4 to 7 are the wheel.
 const (
 	Left    Button = 1
 	Middle  Button = 2
@@ -40,7 +40,7 @@ const (
 // Direction is a direction of the mouse wheel; 0 is down.
 type Direction byte
 
-// The directions.
+// The directions of the mouse wheel.
 const (
 	ScrollUp Direction = iota + 1
 	ScrollDown

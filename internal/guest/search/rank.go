@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// BM25 parameters, and weights: how many occurrences in the text a token in a symbol's
-// name or in a path counts for.
+// BM25 parameters, and the weights of a token in a symbol's name or in a path. With
+// weight 3, for example, one occurrence counts as three occurrences in the text.
 const (
 	saturation   = 1.2
 	byLength     = 0.5

@@ -81,7 +81,7 @@ func listFiles(ctx context.Context, rg, dir string) (files []found, beyond int, 
 	return statAll(dir, files), beyond, nil
 }
 
-// data are file extensions without searchable text.
+// data is the set of file extensions whose files contain no searchable text.
 var data = map[string]bool{
 	".png": true, ".jpg": true, ".jpeg": true, ".gif": true, ".webp": true, ".ico": true, ".pdf": true, ".zip": true, ".gz": true,
 	".xz": true, ".zst": true, ".bz2": true, ".tar": true, ".tgz": true, ".jar": true, ".class": true, ".o": true, ".a": true, ".so": true,

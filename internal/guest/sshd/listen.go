@@ -54,8 +54,8 @@ func (c *client) listenTCP(payload []byte) (ok bool, answer []byte) {
 	return ok, answer
 }
 
-// listenUnix is listenTCP for a unix socket. It does not replace an existing
-// file.
+// listenUnix is like listenTCP, for a unix socket. It does not replace an
+// existing file.
 func (c *client) listenUnix(payload []byte) bool {
 	var at unixForward
 	if ssh.Unmarshal(payload, &at) != nil {

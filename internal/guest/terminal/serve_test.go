@@ -127,7 +127,7 @@ func (p *person) keep(b []byte) {
 	}
 }
 
-// until reads output until it contains what.
+// until reads output until it contains the text what.
 func (p *person) until(what string) {
 	p.t.Helper()
 	for !strings.Contains(p.seen.String(), what) {

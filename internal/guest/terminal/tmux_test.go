@@ -33,7 +33,7 @@ func newTmux(t *testing.T) *Tmux {
 	return tm
 }
 
-// shows waits until the terminal's text contains what.
+// shows waits until the terminal's text contains the text what.
 func shows(t *testing.T, tm *Tmux, name, what string) string {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)

@@ -50,7 +50,7 @@ func TestSchemaDecodes(t *testing.T) {
 	}
 }
 
-// examples are values that a schema allows.
+// examples returns values that a schema allows.
 func examples(t *testing.T, raw json.RawMessage) []any {
 	t.Helper()
 	var s struct {

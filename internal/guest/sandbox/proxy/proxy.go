@@ -25,7 +25,7 @@ import (
 	"aloft/internal/policy"
 )
 
-// Limits.
+// Limits on connections and requests.
 const (
 	maxConnections = 512
 	maxHead        = 64 << 10 // bytes of a request's line and headers
