@@ -11,7 +11,7 @@ import (
 // Severity is the severity of a finding.
 type Severity string
 
-// The severities.
+// The severities of findings.
 const (
 	Warning Severity = "warning" // the value has an effect, but perhaps not the intended one
 	Error   Severity = "error"   // the value has no effect

@@ -55,7 +55,7 @@ const (
 // Trigger is the reason for a build.
 type Trigger string
 
-// The triggers.
+// The reasons for builds.
 const (
 	Recurring    Trigger = "RECURRING"
 	ConfigChange Trigger = "CONFIG_CHANGE"
@@ -81,7 +81,7 @@ func (r Record) URLs() (urls []string) {
 }
 
 // OfRepository returns the id under which builds of a repository's own environment file
-// are recorded. For several URLs, the id stands for their combination.
+// are recorded. For several URLs, the id identifies their combination.
 func OfRepository(urls ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(urls, "\n")))
 	return "env-" + hex.EncodeToString(sum[:16])

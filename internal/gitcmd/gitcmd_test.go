@@ -12,8 +12,9 @@ import (
 	"aloft/internal/gitcmd"
 )
 
-// trap is a repository in which every git setting that can name a program names
-// one that creates a file with the trap's name.
+// trap is a repository whose git settings name a program wherever they can.
+// Each of these programs is a trap: when it runs, it creates a file with the
+// trap's name.
 type trap struct {
 	t              *testing.T
 	dir, work, sub string
@@ -221,7 +222,7 @@ func TestCommandRunsNoHook(t *testing.T) {
 	}
 }
 
-// filter matches the programs that only a stand-in prevents git from running.
+// filter matches the traps that only a stand-in keeps from running.
 var filter = regexp.MustCompile("(clean|smudge|process)$")
 
 // A command in a working tree must not use a bare repository that is a folder

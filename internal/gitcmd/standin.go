@@ -135,16 +135,15 @@ func (s StandIn) SetHead(to string) error {
 	return atomicfile.WriteUnsynced(filepath.Join(s.Dir, "HEAD"), []byte(to+"\n"), 0o644)
 }
 
-// Link creates a symbolic link at the path at that points to to. It replaces an existing
-// file.
-func Link(to, at string) error {
-	if now, err := os.Readlink(at); err == nil && now == to {
+// Link creates a symbolic link to target at path. It replaces an existing file.
+func Link(target, path string) error {
+	if now, err := os.Readlink(path); err == nil && now == target {
 		return nil
 	}
-	if err := os.Remove(at); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return os.Symlink(to, at)
+	return os.Symlink(target, path)
 }
 
 // On returns a Git that works on the repository's HEAD, index and working tree through a

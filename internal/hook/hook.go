@@ -98,7 +98,8 @@ type Outcome struct {
 	Env               map[string]string `json:"env,omitempty"` // set by sessionStart hooks
 	Ran               []Ran             `json:"ran,omitempty"`
 
-	// Additional reports of the machine, which are not part of the hooks' own result.
+	// The following fields are the machine's own reports, in addition to the hooks'
+	// result.
 	Present    []Event  `json:"-"` // the events that have hooks
 	Warnings   []string `json:"-"` // parts of files that could not be parsed, each with its file
 	Transcript int64    `json:"-"` // how many bytes of the transcript the machine already has

@@ -44,7 +44,8 @@ func Exclusive(f *os.File, patience time.Duration) error {
 // retries until ctx ends, and then returns the cause.
 func Wait(ctx context.Context, f *os.File) error { return wait(ctx, f, syscall.LOCK_EX) }
 
-// WaitShared is [Wait] for a shared lock, which excludes only exclusive locks.
+// WaitShared is like [Wait], for a shared lock. Such a lock excludes only
+// exclusive locks.
 func WaitShared(ctx context.Context, f *os.File) error { return wait(ctx, f, syscall.LOCK_SH) }
 
 // Block locks f until it is closed. It waits for other holders without a timeout, so

@@ -38,7 +38,7 @@ const (
 // Transport is the way to connect to a server.
 type Transport string
 
-// The transports.
+// The ways to connect to a server.
 const (
 	Stdio Transport = "stdio" // a program in the machine
 	HTTP  Transport = "http"  // streamable HTTP, by the control plane
@@ -48,8 +48,8 @@ const (
 // Source says who configured a server.
 type Source string
 
-// The sources in order of precedence, if several configure a server with the
-// same name.
+// The sources. If several sources configure a server with the same name, the
+// first of these takes precedence.
 const (
 	Team    Source = "team"
 	Agent   Source = "agent" // the request that created the agent or the run

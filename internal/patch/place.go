@@ -42,8 +42,8 @@ func (f File) side(old bool) string {
 	return f.New
 }
 
-// Lines are lines of the new version of a file. If First is 0, they stand for lines of
-// the old version.
+// Lines are lines of the new version of a file. If First is 0, the element is about
+// the old version instead.
 type Lines struct {
 	Path        string
 	First, Last int

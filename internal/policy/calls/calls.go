@@ -44,8 +44,8 @@ var Sockets = []Socket{
 	{Family: unix.AF_INET6, Types: dgram, Protocols: []int{0, unix.IPPROTO_UDP, unix.IPPROTO_ICMPV6}, For: all},
 	// Resolvers use netlink to query this host's addresses.
 	{Family: unix.AF_NETLINK, Protocols: []int{unix.NETLINK_ROUTE}, For: all},
-	// ss lists sockets, sudo and PAM write to the audit log, and libudev listens
-	// for devices.
+	// Used by ss to list sockets, by sudo and PAM to write to the audit log, and
+	// by libudev to listen for devices.
 	{Family: unix.AF_NETLINK, Protocols: []int{unix.NETLINK_SOCK_DIAG, unix.NETLINK_AUDIT, unix.NETLINK_KOBJECT_UEVENT}, For: Machine | Docker},
 	// Used by ping, traceroute and tcpdump, which need CAP_NET_RAW.
 	{Family: unix.AF_INET, Types: raw, For: Machine | Docker},

@@ -107,7 +107,7 @@ type Setting struct {
 // Treatment is the decision about a call: run it, sandbox it, ask or refuse.
 type Treatment string
 
-// The treatments.
+// The possible treatments of a call.
 const (
 	Run       Treatment = "run"
 	Sandboxed Treatment = "sandboxed" // run in the sandbox
