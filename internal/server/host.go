@@ -32,7 +32,8 @@ import (
 // user is the server's user id. If this host cannot create machines, the result
 // contains the reason; an error means that the configuration is invalid.
 func OpenHost(o Options, c Config, user int, logger *slog.Logger) (*hostd.Opened, error) {
-	// See Open: files of machines must be readable by their users.
+	// As in Open: the users of machines must be able to read files in them,
+	// regardless of the inherited umask.
 	syscall.Umask(0o022)
 	git, err := mirror.NewLocal(mirror.LocalConfig{
 		Dir: filepath.Join(o.Data, "mirrors"), Files: c.Git.AllowFile, Private: []string{o.Data}, Environ: os.Environ(), Server: user,

@@ -59,7 +59,8 @@ import (
 	"aloft/internal/tool"
 )
 
-// marks are words that stand for data that privacy mode keeps on the server.
+// marks are words in the data of the test's runs. In privacy mode, they must
+// not leave the server.
 var marks = map[string]string{"prompt": "markprompt", "summary": "marksummary", "path": "markpath", "code": "markcode"}
 
 // tellsNothing lists the channels that contain no data of a run in any mode.
