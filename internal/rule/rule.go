@@ -45,7 +45,7 @@ const (
 	Command Kind = "command" // a prompt that a person sends with /name
 )
 
-// From says who wrote a rule.
+// From is the author of a rule.
 type From string
 
 // The authors, in order of precedence.

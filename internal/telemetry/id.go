@@ -53,7 +53,7 @@ func Run(runID, parent string) trace.SpanContext {
 	return Span(trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID}), "run "+runID)
 }
 
-// Span returns the context of the span with that name in the trace of of.
+// Span returns the context of the span with that name in of's trace.
 func Span(of trace.SpanContext, name string) trace.SpanContext {
 	traceID := of.TraceID()
 	sum := sha256.Sum256(append(traceID[:], name...))

@@ -20,7 +20,7 @@ var catalogueJSON []byte
 // Home is where a tool runs.
 type Home string
 
-// Homes.
+// The places where a tool can run.
 const (
 	Guest   Home = "guest"   // in the machine
 	Control Home = "control" // in the control plane
@@ -29,7 +29,7 @@ const (
 // Runner is the component that runs the calls of a tool.
 type Runner string
 
-// Runners.
+// The components that can run a tool's calls.
 const (
 	Machine  Runner = "machine"  // exec-daemon, in the machine
 	Prepared Runner = "prepared" // exec-daemon, with data that the server adds to the call

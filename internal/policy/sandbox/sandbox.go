@@ -28,7 +28,7 @@ const (
 // Boundary determines which files may be read.
 type Boundary string
 
-// The boundaries.
+// The values of [Boundary].
 const (
 	System    Boundary = "system"    // all files that the user can read
 	Workspace Boundary = "workspace" // the workspace, the system's programs, and added paths
@@ -160,7 +160,7 @@ func orEmpty(l *Layer) Layer {
 
 func isTrue(b *bool) bool { return b != nil && *b }
 
-// unite appends the elements of more that to lacks.
+// unite returns the list to, with the elements of more that it lacks appended.
 func unite(to, more []string) []string {
 	there := make(map[string]bool, len(to)+len(more))
 	for _, s := range to {
