@@ -53,7 +53,7 @@ func (a *aloft) next(agentID string, n int) run {
 }
 
 // A review comment and a failed check become follow-ups of the agent that
-// opened the pull request. Each becomes one follow-up, although every event
+// opened the pull request. Each becomes one follow-up, even if every event
 // arrives twice and the server is killed after it has accepted one. An
 // outsider's comment starts nothing.
 func TestEventsBecomeFollowUps(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"aloft/internal/control/gateway/gittest"
 )
 
-// A comment on an issue starts one agent, although its event arrives twice and
+// A comment on an issue starts one agent, even if its event arrives twice and
 // the server is killed after it has accepted the event. In the end, one comment
 // on the issue links the pull request. An outsider's comment starts nothing.
 func TestMentionOnAnIssue(t *testing.T) {

@@ -25,8 +25,8 @@ type realProject struct {
 var realProjects = []realProject{
 	{
 		name: "c", source: "hello",
-		// a clone does not preserve the file times that make needs; the manual
-		// page needs help2man
+		// A clone does not preserve the times of generated files. Touch them, so that
+		// make does not rebuild them: it would need help2man for the manual page.
 		environment: `{
   "install": "touch aclocal.m4 && touch configure config.in && find . -name Makefile.in -exec touch {} + && touch doc/version.texi doc/stamp-vti doc/*.info\n./configure -q --disable-nls\nmake -s -k >/dev/null 2>&1 || test -x hello",
   "start": "test -x hello"
@@ -42,7 +42,7 @@ var realProjects = []realProject{
 	},
 	{
 		name: "go", source: "golang-github-google-uuid",
-		// a login shell gets Debian's PATH, which does not contain this Go
+		// A login shell gets Debian's PATH, which does not contain this Go.
 		environment: `{"env": {"GOPROXY": "off", "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}, "install": "export PATH=$PATH:GOROOT/bin\ngo test -c -o ~/uuid.test", "terminals": [{"name": "idle", "command": "sleep 600"}]}`,
 		test:        "export PATH=$PATH:GOROOT/bin; test -x ~/uuid.test && go test ./...",
 		passed:      `ok  \\tgithub.com/google/uuid`,

@@ -43,7 +43,7 @@ func oneHost(t *testing.T, git *gittest.Server, host *forgetest.Server) (address
 }
 
 // The server reviews a pull request from a fork. The findings become one review,
-// although the server is killed after the forge has stored it and before the forge
+// even if the server is killed after the forge has stored it and before the forge
 // has replied. After the next push, an event starts another review, which resolves
 // the fixed findings. A comment requests a third. The machine has no secrets, and
 // its HEAD is the base.
