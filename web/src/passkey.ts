@@ -1,7 +1,6 @@
 /**
- * Passkeys, as a browser makes and asks them. The server's options and the
- * browser's answers are JSON in which bytes are base64url, as WebAuthn Level 3
- * has it; browsers that can read and write that themselves are still few.
+ * Creates and uses passkeys. The server's options and the browser's answers are JSON with bytes in
+ * base64url, as WebAuthn Level 3 defines it. Only few browsers can convert this JSON themselves.
  */
 
 type Bytes = Uint8Array<ArrayBuffer>;

@@ -26,7 +26,7 @@ async function open(path: string, width = 1280): Promise<Page> {
 }
 
 const row = (page: Page, name: string) => page.locator(".agent-row", { hasText: name });
-/** What can be done in a row: the words of its buttons and links. */
+/** The actions that a row offers: the texts of its buttons and links. */
 const acts = (page: Page, name: string) => row(page, name).locator(".row-asks :is(button, a)").allTextContents();
 const answered = (page: Page) => page.locator(".toast", { hasText: /Allowed|Denied|Plan approved/ });
 

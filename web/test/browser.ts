@@ -58,7 +58,10 @@ async function settled(page: Page): Promise<void> {
   }
 }
 
-/** How far what stood on the page has moved by itself: the browser's own measure, of which up to 0.1 is good, and what takes half a screen along is wrong on however loaded a host. */
+/**
+ * A script that returns how far the page's content has moved by itself, as the browser measures it (cumulative layout
+ * shift). Up to 0.1 is good. A shift of half a screen is wrong even on a busy host.
+ */
 export const shifted = `new Promise((done) => {
   let all = 0;
   new PerformanceObserver((list) => list.getEntries().forEach((e) => (all += e.hadRecentInput ? 0 : e.value))).observe({ type: "layout-shift", buffered: true });
@@ -67,7 +70,7 @@ export const shifted = `new Promise((done) => {
 
 export type View = { name: string; path: string; keys?: string; click?: string | string[] };
 
-/** A script that returns the colour in the corner of the desktop that the page shows. */
+/** A script that returns the color in the corner of the desktop that the page shows. */
 export const corner = `(() => {
   const canvas = document.querySelector(".desktop canvas");
   return canvas?.width ? [...canvas.getContext("2d").getImageData(0, 0, 1, 1).data.slice(0, 3)] : [];

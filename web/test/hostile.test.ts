@@ -57,7 +57,7 @@ async function frameCount(page: Page): Promise<number> {
 
 const size = (page: Page) => page.evaluate<{ nodes: number; characters: number }>("({ nodes: document.querySelectorAll('*').length, characters: document.body.textContent.length })");
 
-/** Texts in which a character that reverses the direction of text could deceive. */
+/** The texts in which a character that reverses the text direction could deceive a reader. */
 const turningIn = (page: Page, where: string) => page.evaluate<string[]>(`[...document.querySelectorAll("${where}")].map((e) => e.textContent).filter((t) => /[\\u202A-\\u202E\\u2066-\\u2069]/.test(t)).map((t) => t.slice(0, 200))`);
 
 /** Expands everything that is visible, and waits until it is drawn. */

@@ -32,7 +32,7 @@ export class Server {
     return s;
   }
 
-  /** Starts the server at a free port. */
+  /** Starts the server on a free port. */
   private async first(): Promise<void> {
     for (let tries = 0; ; tries++) {
       try {

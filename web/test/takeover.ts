@@ -104,7 +104,7 @@ async function pressed(page: Page): Promise<string> {
   return (await page.request.get(`${origin}/v1/agents/${/bc-[0-9a-f-]+/.exec(pathname)?.[0]}/files/contents?path=pressed`)).text();
 }
 
-/** Opens the desktop, which starts it, sees the painted colour, and types into a window that receives the keys. */
+/** Opens the desktop, which starts it, sees the painted color, and types into a window that receives the keys. */
 async function useDesktop(page: Page): Promise<void> {
   const terminal = page.locator(".xterm-rows");
   await page.getByRole("link", { name: "Machine" }).click();

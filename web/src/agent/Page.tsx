@@ -29,7 +29,7 @@ const Machine = lazy(() => import("../machine/Machine"));
 const w = words.agent;
 const soon = 3 * 86_400_000; // how long before an agent's deletion a warning is shown, in milliseconds
 
-/** One agent. */
+/** The page of one agent. */
 export default function AgentPage({ id, tab }: { id: string; tab: Tab }) {
   const client = useClient();
   const loaded = useLoad(() => client.agent(id), [id], look);

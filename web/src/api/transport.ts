@@ -78,7 +78,8 @@ function refusal(path: string, status: number, text: string): Failure {
     code = body.error?.code ?? code;
     message = body.error?.message ?? message;
   } catch {
-    // the body is not in the API's format, for example a proxy's error page
+    // The body is not in the API's format. It may be a proxy's error page, for
+    // example.
   }
   if (status === 401 && path !== "/v1/session") ended();
   return new Failure(status, code, message);

@@ -41,7 +41,8 @@ export function useViewed(agentId: string, files: readonly FileDiff[]): Viewed {
         try {
           localStorage.setItem(place, JSON.stringify(now));
         } catch {
-          // the storage is full: the state is kept until the page is closed
+          // The storage is full, so the state is kept only until the page is
+          // closed.
         }
         return now;
       });

@@ -31,7 +31,10 @@ export type Call = {
   id: string;
   name: string;
   args: Record<string, unknown>;
-  /** cut: the run ended while it was running; unstarted: it ended before. */
+  /**
+   * "cut": the run ended while the call was running. "unstarted": the run ended before the call
+   * started.
+   */
   state: "waiting" | "asks" | "running" | "done" | "failed" | "refused" | "cut" | "unstarted";
   output: string; // the output so far, while the call runs
   text: string; // the result as text for the model

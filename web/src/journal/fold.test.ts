@@ -5,7 +5,7 @@ import { journalOf, summary } from "../demo/journal";
 import type { Entry } from "./entry";
 import { settled, Transcript } from "./fold";
 
-/** Numbers events, and adds them. */
+/** An event without the fields that `told` fills in. */
 type Told = { kind: string; data: unknown };
 
 function told(...events: Told[]): Transcript {

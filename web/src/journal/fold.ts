@@ -342,7 +342,10 @@ export class Transcript {
     for (const k of Object.keys(none) as (keyof typeof none)[]) this.tokens[k] += sign * (usage?.[k] ?? 0);
   }
 
-  /** Folds everything from an event on, because it has been replaced. */
+  /**
+   * Replaces everything from an event on by one collapsed entry, because the conversation was
+   * rewound to that event.
+   */
   private rewound(e: Extract<Event, { kind: "agent.rewound" }>): void {
     const at = this.entries.findIndex((entry) => entry.seq >= e.data.to);
     if (at >= 0) this.push({ kind: "replaced", entries: this.entries.splice(at), turns: Math.max(0, this.turns - e.data.turn + 1) }, e);

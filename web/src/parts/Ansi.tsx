@@ -1,7 +1,7 @@
 import { memo } from "react";
 import { ansi } from "./ansi";
 
-/** A program's output with its colours. */
+/** A program's output with its colors. */
 export const Ansi = memo(function Ansi({ text }: { text: string }) {
   return (
     <>

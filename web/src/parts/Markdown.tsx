@@ -6,12 +6,12 @@ import { Code } from "./Code";
 import { Copy } from "./Copy";
 
 /**
- * Markdown as React elements only: it never becomes HTML,
- * so HTML in it is shown as text. Links lead only to http, https
- * and mail addresses, and show where; images are not fetched, only their address is shown.
+ * Markdown as React elements only: it never becomes HTML, so HTML in it is shown as text. Links
+ * lead only to http, https and mail addresses, and show their target. Images are not fetched; only
+ * their address is shown.
  *
- * Each block has its own direction and code runs from left to right, so that the
- * first word does not turn the whole message around.
+ * Each block has its own text direction, and code runs from left to right, so that the first word
+ * does not determine the direction of the whole message.
  */
 export const Markdown = memo(function Markdown({ text, live = false }: { text: string; live?: boolean }) {
   const read = useRef<Read>(nothing);

@@ -6,7 +6,7 @@ export type Span = { text: string; look: string };
 const colours = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"];
 
 /**
- * ansi parses the output of a program: colours and weights become classes, a carriage return restarts the
+ * ansi parses the output of a program: colors and weights become classes, a carriage return restarts the
  * line, a backspace moves back, and every other control sequence is dropped. No sequence affects other lines.
  */
 export function ansi(text: string): Span[] {
@@ -20,7 +20,7 @@ export function ansi(text: string): Span[] {
     if (last && last.look === look) last.text += shown(s);
     else out.push({ text: shown(s), look });
   };
-  // CSI, OSC and other strings, two-byte escapes, and the controls that count.
+  // CSI, OSC and other strings, two-byte escapes, and the control characters that have an effect.
   // eslint-disable-next-line no-control-regex
   const escape = /\x1b\[([0-9;:<=>?]*)([ -/]*[@-~])|\x1b[\]P^_X][^\x07\x1b]*(?:\x07|\x1b\\|$)|\x1b[ -/]*[0-~]?|[^\n]\x08|[\x00-\x08\x0b-\x1f\x7f]/g;
   let at = 0;
@@ -56,10 +56,10 @@ export function ansi(text: string): Span[] {
   return out;
 }
 
-/** plainText returns the output of a program without its colours. */
+/** plainText returns the output of a program without its colors. */
 export const plainText = (text: string): string => ansi(text).map((s) => s.text).join("");
 
-/** The closest of the 8 basic colours to one of the 256. */
+/** The closest of the 8 basic colors to one of the 256. */
 function indexed(n: number): string {
   if (n < 16) return colours[n % 8] ?? "";
   if (n >= 232) return "";

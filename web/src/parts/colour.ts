@@ -33,9 +33,9 @@ const often = 150; // minimum milliseconds between two highlightings of code tha
 const share = 20; // and at least this many times the duration of the last highlighting
 
 /**
- * useColours highlights code once the highlighter has loaded; until then all of it is the
- * rest, which is plain. For code that grows, the rest is the newest part for a moment;
- * the part before it keeps its colours.
+ * useColours returns highlighted code, and the rest, which is not highlighted yet. Until the
+ * highlighter has loaded, all of the code is the rest. While code grows, its newest part is the
+ * rest for a moment, and the part before it keeps its colors.
  */
 export function useColours(code: string, language: string): { colours: readonly Coloured[]; rest: string } {
   const [ready, setReady] = useState(colourer);

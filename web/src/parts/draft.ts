@@ -18,7 +18,8 @@ export function useDraft<T>(name: string, empty: T): [T, (now: T | ((old: T) => 
         try {
           sessionStorage.setItem(place, JSON.stringify(next));
         } catch {
-          // the storage is full: it is kept until the page is closed
+          // The storage is full, so the text is kept only until the page is
+          // closed.
         }
         return next;
       }),

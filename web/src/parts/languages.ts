@@ -26,9 +26,9 @@ import yaml from "highlight.js/lib/languages/yaml";
 import { createLowlight } from "lowlight";
 
 /**
- * The languages of the highlighter, loaded as a separate file when first needed. The editor
- * has another highlighter, CodeMirror's, which a conversation cannot afford: its core alone
- * is 98 kB compressed, and all of this is 41 kB.
+ * The languages of the highlighter, loaded as a separate file when first needed. The editor has
+ * another highlighter, CodeMirror's, which is too large for a conversation: its core alone is 98 kB
+ * compressed, and all of this is 41 kB.
  */
 export const colourer = () =>
   createLowlight({

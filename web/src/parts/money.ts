@@ -11,7 +11,9 @@ export function cost(of: { input: number; output: number; cacheRead: number; cac
   return costOf(of.priced || total === 0 ? (of.cost ?? 0) / billion : undefined, total - (of.priced ?? 0));
 }
 
-/** cost for the API's form: dollars, and the number of tokens without a known price. */
+/**
+ * costOf is like cost, for the API's form: dollars, and the number of tokens without a known price.
+ */
 export function costOf(usd: number | undefined, unpriced = 0): string {
   if (usd === undefined) return words.cost.unknown;
   return unpriced > 0 ? words.cost.atLeast(dollars(usd)) : dollars(usd);

@@ -55,7 +55,7 @@ const stands: Record<string, (a: AgentSummary, now: number) => boolean> = {
   archived: (a) => a.status === "ARCHIVED",
 };
 
-/** repoName is the last two parts of a repository's address: owner/name. */
+/** repoName returns the last two parts of a repository's address: owner/name. */
 export function repoName(url = ""): string {
   const path = url.replace(/^[a-z+]+:\/\/[^/]*\//i, "").replace(/^[^/]*@[^:/]*:/, "");
   return shownName(path.replace(/\.git$/, "").split("/").filter(Boolean).slice(-2).join("/"));

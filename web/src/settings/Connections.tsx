@@ -32,7 +32,7 @@ async function until(client: Client, holds: (s: Server) => boolean): Promise<voi
     try {
       if (holds(await client.server())) return;
     } catch {
-      // the server is restarting
+      // The server is restarting.
     }
     await new Promise((resolve) => setTimeout(resolve, 250));
   }

@@ -26,7 +26,8 @@ function read(id: string): Outgoing[] {
   try {
     list = raw ? (JSON.parse(raw) as Outgoing[]) : none;
   } catch {
-    // not in the expected format: there are no unsent prompts
+    // The stored text does not have the expected format, so there are no unsent
+    // prompts.
   }
   cache.set(id, { raw, list });
   return list;

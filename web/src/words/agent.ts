@@ -1,6 +1,6 @@
 import { grouped } from "../few";
 
-/** Words of a conversation. */
+/** Texts of a conversation. */
 export const agent = {
   agent: {
     tabs: { conversation: "Conversation", changes: "Changes", files: "Files", machine: "Machine" },

@@ -1,4 +1,4 @@
-/** Words of the server's models and git servers. */
+/** Texts about the server's models and git servers. */
 export const connections = {
   connections: {
     title: "Models and git servers",

@@ -1,7 +1,7 @@
 /** The address by which JetBrains Gateway connects to a host of ~/.ssh/config. */
 const gateway = (id: string) => `jetbrains-gateway://connect#type=ssh&deploy=false&host=${id}&port=22&user=ubuntu&projectPath=%2Fworkspace`;
 
-/** Words of a machine and its files. */
+/** Texts about a machine and its files. */
 export const machine = {
   machine: {
     views: "Machine views",

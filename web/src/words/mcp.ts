@@ -1,4 +1,4 @@
-/** Words of MCP servers. */
+/** Texts about MCP servers. */
 export const mcp = {
   mcp: {
     title: "MCP servers",

@@ -1,4 +1,4 @@
-/** The words by which models are chosen. */
+/** Texts for choosing a model. */
 export const models = {
   models: {
     model: "Model",

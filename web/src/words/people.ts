@@ -1,4 +1,4 @@
-/** Words of signing in, the account and the team. */
+/** Texts about signing in, the account and the team. */
 export const people = {
   signIn: {
     title: "Sign in to Aloft",

@@ -1,4 +1,4 @@
-/** Words of pull requests. */
+/** Texts about pull requests. */
 const number = (n: number, one: string, many: string) => (n === 1 ? `1 ${one}` : `${n.toLocaleString()} ${many}`);
 
 export const pulls = {

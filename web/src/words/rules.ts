@@ -1,4 +1,4 @@
-/** Words of the rules for an agent's work. */
+/** Texts about the rules for an agent's work. */
 export const rules = {
   agentRules: {
     title: "Rules",

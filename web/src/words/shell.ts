@@ -1,4 +1,4 @@
-/** Words of the page around the screens, and of the parts that all use. */
+/** Texts of the page around the screens, and of the parts that all screens use. */
 export const shell = {
   product: "Aloft",
   nav: { account: "Account", team: "Team", agents: "Agents", approvals: "Approvals", environments: "Environments", settings: "Settings", label: "Main", skip: "Skip to content", menu: "Commands", keys: "Shortcuts" },
