@@ -27,7 +27,7 @@ type door struct {
 const own = "programs of the computer on which a person runs the command: loopback"
 
 var doors = map[string]door{
-	// The server.
+	// The control plane and the host.
 	"internal/server/listen.go listener":                  {1, "all, to the API, the dashboard and previews", "internal/control/api/authorization_test.go TestWhoMayDoWhat"},
 	"internal/server/assemble.go server":                  {1, "the same; a preview's own origin is for whom the API has let in", "internal/control/preview/preview_test.go TestOtherOrigins"},
 	"cmd/aloft/host_daemon.go listener":                   {2, "the server's user, to the host-daemon", "internal/control/hostd/hostd_test.go TestOtherUsers"},

@@ -120,8 +120,8 @@ func listenAbstract() (*net.UnixListener, error) {
 	return net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
 }
 
-// passSignals forwards the end of ctx, as SIGTERM, and SIGHUP to the process until done
-// ends.
+// passSignals forwards SIGHUP to the process, and SIGTERM when ctx ends. It returns
+// when done ends.
 func passSignals(ctx, done context.Context, p *os.Process) {
 	hangUp := make(chan os.Signal, 1)
 	signal.Notify(hangUp, syscall.SIGHUP)

@@ -143,8 +143,8 @@ func (v *variables) setBrowser(cfg config) {
 	}
 }
 
-// run is main with all inputs as arguments, so that a test can run the whole command in
-// its own process.
+// run does the work of main. It takes all inputs as arguments, so that a test can run
+// the whole command in its own process.
 func run(ctx context.Context, args []string, given variables, stderr io.Writer) (err error) {
 	getenv := given.getenv
 	if len(args) == 1 && args[0] == sftpCommand {

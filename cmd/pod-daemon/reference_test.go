@@ -112,8 +112,8 @@ var rpcs = map[string]rpcRow{
 	"pod.v1.PodService/Shutdown":                         {"stops every process, and the machine", `{}`, ""},
 }
 
-// The files of the two packages, whose services the page lists in this order,
-// and the address of each service.
+// services are the files of the two packages, whose services the page lists in
+// this order. servedAt is the address of each service.
 var (
 	services = []protoreflect.FileDescriptor{
 		agentv1.File_agent_v1_control_service_proto, agentv1.File_agent_v1_exec_service_proto, agentv1.File_agent_v1_file_service_proto, agentv1.File_agent_v1_terminal_service_proto,
