@@ -317,7 +317,7 @@ type (
 		RepoURL string `json:"repoUrl"`
 		Branch  string `json:"branch"`
 		Commit  string `json:"commit"`
-		// Unhooked is as in Committed.
+		// Unhooked has the same meaning as in [Committed].
 		Unhooked string `json:"unhooked,omitempty"`
 	}
 	// RunEnded is the last event of every run.

@@ -21,9 +21,9 @@ func Write(path string, data []byte, mode fs.FileMode) error {
 	return write(path, data, mode, (*File).Commit)
 }
 
-// WriteUnsynced is [Write] without the syncs, which take milliseconds. It is
-// for files that are worthless once the kernel has stopped, such as those of a
-// running machine. After a power cut the file may be empty or missing.
+// WriteUnsynced is like [Write] but does not sync, which takes milliseconds. It
+// is for files that are worthless once the kernel has stopped, such as those of
+// a running machine. After a power cut the file may be empty or missing.
 func WriteUnsynced(path string, data []byte, mode fs.FileMode) error {
 	return write(path, data, mode, (*File).CommitUnsynced)
 }
@@ -84,7 +84,7 @@ func (f *File) Commit() error {
 	return SyncDir(filepath.Dir(f.path))
 }
 
-// CommitUnsynced is [File.Commit] without the syncs; see [WriteUnsynced].
+// CommitUnsynced is like [File.Commit] but does not sync; see [WriteUnsynced].
 func (f *File) CommitUnsynced() error { return f.rename() }
 
 func (f *File) rename() error {
