@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Connection is a network connection that an agent's machine made or was refused.
+// Connection is a network connection that an agent's machine made or tried to
+// make.
 type Connection struct {
 	Seq        uint64    `json:"seq"` // position in the order in which connections ended, from 1; 0 while open
 	StartedAt  time.Time `json:"startedAt"`

@@ -117,7 +117,7 @@ func New(ctx context.Context, o Options) *Model {
 	return &Model{Options: o, ctx: ctx, paint: cli.OnScreen(io.Discard, 1, o.Color), wide: 80, high: 24, drafts: map[string]draft{}}
 }
 
-// Init starts polling.
+// Init starts polling the server.
 func (m *Model) Init() tea.Cmd { return m.poll(true) }
 
 // Update handles a message.

@@ -314,8 +314,8 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
-// TestKeysAskTheServer checks the requests that keys cause. The list has bc-2
-// selected, which waits for an answer. Below are bc-4, bc-1, bc-5 and bc-3.
+// TestKeysAskTheServer checks the requests that keys cause. In the list, bc-2
+// is selected and waits for an answer. Below it are bc-4, bc-1, bc-5 and bc-3.
 func TestKeysAskTheServer(t *testing.T) {
 	for _, c := range []struct {
 		keys string
