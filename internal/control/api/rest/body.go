@@ -41,7 +41,7 @@ func WholeBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")), nil // some clients send a byte order mark
 }
 
-// Decode is [json.Unmarshal] with errors that name the field or position.
+// Decode is like [json.Unmarshal], but its errors name the field or position.
 func Decode(data []byte, v any) error {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return fault.Invalid("the body is empty; it must be a JSON object").Named("missing_body")

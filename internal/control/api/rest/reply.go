@@ -66,8 +66,8 @@ func WriteJSON(w http.ResponseWriter, status int, body any) error {
 	return nil
 }
 
-// Marshal is [json.Marshal] without escaping <, > and &: browsers do not parse
-// these replies as pages.
+// Marshal is like [json.Marshal] but does not escape <, > and &: browsers do
+// not parse these replies as pages.
 func Marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
