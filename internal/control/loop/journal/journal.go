@@ -250,8 +250,8 @@ func (r *Recorder) Record(ctx context.Context, bodies ...agent.Body) error {
 	return r.recordIf(ctx, nil, bodies)
 }
 
-// recordIf is record with a condition: it returns [store.ErrMoved] if ifHead is
-// not nil and is not the number of the journal's last event.
+// recordIf is like record, but returns [store.ErrMoved] if ifHead is not nil
+// and is not the number of the journal's last event.
 func (r *Recorder) recordIf(ctx context.Context, ifHead *int64, bodies []agent.Body) error {
 	if err := r.take(ctx); err != nil {
 		return err
