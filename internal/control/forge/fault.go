@@ -13,7 +13,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// Codes of faults.
+// Codes of a forge's failures.
 const (
 	CodeNotConfigured = "integration_not_connected"
 	CodeNoToken       = "forge_no_token"

@@ -105,7 +105,7 @@ type Options struct {
 	Client *http.Client // only its transport is used; nil means a transport with the environment's proxies
 }
 
-// Limits of results.
+// Limits of what a forge returns.
 const (
 	MaxFound    = 100
 	MaxComments = 300

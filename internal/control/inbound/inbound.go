@@ -29,7 +29,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// Codes of faults.
+// Codes of rejected webhook deliveries.
 const (
 	CodeSignature = "signature_invalid"
 	CodeMediaType = "unsupported_media_type"

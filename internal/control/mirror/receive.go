@@ -77,7 +77,7 @@ func (m *Mirror) Receive(ctx context.Context, r repourl.Repo, u Update, pack io.
 	return out, err
 }
 
-// receive is [Mirror.Receive] with a folder for the push.
+// receive does the work of [Mirror.Receive]. It stores the push in dir.
 func (m *Mirror) receive(ctx context.Context, r repourl.Repo, u Update, in io.Reader, dir string) (Outcome, error) {
 	objects := filepath.Join(dir, "objects")
 	var was claim
