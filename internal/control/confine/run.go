@@ -51,8 +51,8 @@ func Wait(ctx context.Context, c Command) error {
 	return err
 }
 
-// SetCancel makes the context's end stop the command by the signal that Stop
-// returns.
+// SetCancel makes the command stop when its context ends, by the signal that
+// Stop returns.
 func (c Command) SetCancel() {
 	c.Cmd.Cancel = func() error { return unix.Kill(-c.Cmd.Process.Pid, c.Stop()) }
 }

@@ -129,7 +129,7 @@ func TestGateRefuses(t *testing.T) {
 		"the end of flags":         from + "RUN -- --mount=type=cache,target=/x x\n",
 		"an argument of BuildKit":  "ARG BUILDKIT_SYNTAX=x\nRUN x\n",
 		"a step before FROM":       "RUN x\n",
-		// Mounts.
+		// Invalid --mount options.
 		"a link out":               from + "RUN --mount=type=bind,source=out,target=/m x\n",
 		"a link out by default":    from + "RUN --mount=source=out,target=/m x\n",
 		"a link upwards":           from + "RUN --mount=type=bind,source=up,target=/m x\n",

@@ -29,7 +29,7 @@ const (
 
 // DialPTY connects to the machine's terminals, with the protocol of
 // docs/reference/pty.md. token is exec-daemon's. Once the connection is made,
-// the end of ctx does not affect it.
+// ctx no longer affects it.
 func DialPTY(ctx context.Context, conn Conn, token string) (*websocket.Conn, error) {
 	ws, res, err := websocket.Dial(ctx, "ws://exec/v1/pty", &websocket.DialOptions{
 		HTTPClient:      machinerpc.NewWebSocketClient(conn.OpenPTY),

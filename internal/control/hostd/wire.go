@@ -17,7 +17,7 @@ import (
 // content, most significant first, a byte with its kind, and the content, which is
 // JSON. Descriptors come with the first bytes of a frame.
 
-// Kinds of frames.
+// Kinds of frames on a connection to the host-daemon.
 const (
 	frameRequest  = 'q' // a [request]
 	frameStarted  = 's' // the host-daemon has started the requested work; no content

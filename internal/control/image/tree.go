@@ -86,8 +86,8 @@ func (t *tree) hide(host *os.Root, name string) {
 	}
 }
 
-// copyAllLater is copyLater for a file or for all files in a directory and below. A
-// missing path adds nothing.
+// copyAllLater calls copyLater for a file, or for all files in a directory and
+// below. A missing path adds nothing.
 func (t *tree) copyAllLater(host *os.Root, name string) error {
 	info, err := host.Lstat(name)
 	if err != nil || !info.IsDir() {

@@ -74,7 +74,7 @@ func (p *Proxy) fetch(req *http.Request) (*http.Response, error) {
 	return reply(req, http.StatusOK, &body{d: d, in: in}, d.size), nil
 }
 
-// unknown is the size of a file that is not a package.
+// unknown stands for the size of a file that is not a package.
 const unknown = -1
 
 // download writes a package to a file. At the same time, a body reads the file.

@@ -24,8 +24,8 @@ const (
 	xattrRecord    = "SCHILY.xattr."
 )
 
-// special creates entries that only saved layers have. done is false for all
-// others.
+// special creates entries that occur only in saved layers. done reports whether
+// the entry was one of them.
 func (u *unpacker) special(name string, h *tar.Header) (done bool, err error) {
 	var mode uint32
 	var dev uint64
