@@ -18,8 +18,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// Limits of a password, in characters and in hashed bytes, and of an email
-// address, in bytes according to RFC 5321.
+// Limits of passwords and email addresses. minPassword is in characters,
+// maxPassword in bytes, and maxEmail in bytes, as in RFC 5321.
 const (
 	minPassword = 12
 	maxPassword = 1024

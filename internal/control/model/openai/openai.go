@@ -19,7 +19,7 @@ const provider = "openai"
 
 const defaultBaseURL = "https://api.openai.com/v1"
 
-// API is one of the two APIs.
+// API selects one of OpenAI's two APIs.
 type API string
 
 // The two APIs.

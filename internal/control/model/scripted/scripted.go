@@ -98,7 +98,7 @@ func New(cfg Config) (model.Model, error) {
 }
 
 // Endless returns a model that calls Shell with the command true, turn after
-// turn: n times, or without end if n is 0.
+// turn: n times, or forever if n is 0.
 func Endless(n int) model.Model {
 	call := Turn{Calls: []Call{{Tool: "Shell", Args: map[string]any{"command": "true"}}}}
 	one := Script{Turns: []Turn{call}, Repeat: n == 0}
