@@ -6,8 +6,8 @@ import (
 )
 
 // isYoung reports whether less than age has passed since the time at, by the
-// wall clock. It returns false for a time more than age in the future:
-// otherwise a clock that was once wrong would keep things until that time.
+// wall clock. It returns false for a time more than age in the future.
+// Otherwise things would be kept for too long if the clock was once ahead.
 func isYoung(at time.Time, age time.Duration) bool {
 	return time.Since(at).Abs() < age
 }

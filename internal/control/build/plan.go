@@ -56,7 +56,7 @@ type Plan struct {
 	deleted    bool   // whether the environment was deleted; it is then used as it was, without builds
 }
 
-// repository is one of the other repositories, with its commit.
+// repository is a further repository of the plan, with its commit.
 type repository struct {
 	url    string
 	commit string // "" if it has no commit

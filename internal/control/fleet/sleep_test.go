@@ -30,8 +30,8 @@ func (b *bed) Checkpoint(_ context.Context, _ func(context.Context) error) error
 	return b.fails
 }
 
-// TestSleep checks that machines keep their processes when they sleep if
-// possible, and that the reason is reported otherwise.
+// TestSleep checks that sleeping machines keep their processes if possible, and
+// that the reason is reported if they do not.
 func TestSleep(t *testing.T) {
 	full := errors.New("the disk is full")
 	for _, c := range []struct {

@@ -81,7 +81,7 @@ type Row struct {
 	Measured time.Time // zero if the item could not be measured yet
 }
 
-// Intervals of measurements.
+// When usage is measured again.
 const (
 	// maxAge is the age at which an item without a version is measured again.
 	maxAge = 2 * time.Minute

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Limits of codes.
+// Limits of the codes that open previews.
 const (
 	codeTTL = time.Minute
 	maxCode = 1 << 10 // bytes

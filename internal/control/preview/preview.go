@@ -73,7 +73,7 @@ type session struct {
 	Expires time.Time         `json:"expires"`
 }
 
-// New returns previews.
+// New returns the previews for the configuration.
 func New(c Config) (*Previews, error) {
 	if len(c.Secret) < 32 || c.Dial == nil || c.May == nil {
 		return nil, errors.New("preview: Secret, Dial and May are required")
