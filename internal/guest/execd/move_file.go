@@ -34,8 +34,8 @@ func (s *Server) MoveFile(_ context.Context, req *connect.Request[agentv1.MoveFi
 	return connect.NewResponse(&agentv1.MoveFileResponse{}), nil
 }
 
-// ownPath is [Server.path] for files that may be moved or removed. It refuses
-// the workspace, the home folder, and the folders that contain them.
+// ownPath is like [Server.path], for files that may be moved or removed. It
+// refuses the workspace, the home folder, and the folders that contain them.
 func (s *Server) ownPath(given string) (string, error) {
 	path, err := s.path(given)
 	if err != nil {

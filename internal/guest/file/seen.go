@@ -42,8 +42,8 @@ func (s *Seen) note(path string, sum [sha256.Size]byte) {
 	s.files[path] = sum
 }
 
-// RememberFile is Remember for a file on disk, if it is small enough to be
-// edited.
+// RememberFile is like Remember, for a file on disk. It ignores a file that is
+// too large to be edited.
 func (s *Seen) RememberFile(path string, file io.ReaderAt, size int64) {
 	if s == nil || size > MaxBytes {
 		return

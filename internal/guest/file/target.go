@@ -222,8 +222,8 @@ func (w Workspace) otherName(t Target, roots []string) string {
 	return ""
 }
 
-// New is Target for a file that must not exist yet, without following a link. Unless the path
-// was approved, it has to be inside the workspace, and must not be a file that
+// New is like Target, for a file that must not exist yet. It does not follow a link. Unless
+// the path was approved, it has to be inside the workspace, and must not be a file that
 // configures agents, editors or git.
 func (w Workspace) New(name string, guarded bool) (Target, error) {
 	t, err := w.Target(name, guarded, false)
