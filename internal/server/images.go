@@ -58,8 +58,8 @@ func (c Config) registry() registry.Config {
 	return out
 }
 
-// recheck returns the duration of the key recheck. check has already validated
-// it.
+// recheck parses the configured time after which keys are checked again. check
+// has already validated it.
 func (c imagesConfig) recheck() time.Duration {
 	d, _ := time.ParseDuration(c.Recheck)
 	return d
