@@ -68,7 +68,7 @@ func orText(what string) string {
 	return what
 }
 
-// choice is one of a fixed list of words.
+// choice is a list of words, one of which must be the value.
 type choice []string
 
 func (c choice) describe() string       { return "`" + strings.Join(c, "`, `") + "`" }

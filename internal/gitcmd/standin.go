@@ -130,7 +130,7 @@ func (s StandIn) Lay() error {
 	return atomicfile.WriteUnsynced(filepath.Join(s.Dir, "config"), []byte(config), 0o644)
 }
 
-// SetHead makes HEAD a commit, or a symbolic ref.
+// SetHead writes HEAD: a commit, or a symbolic ref.
 func (s StandIn) SetHead(to string) error {
 	return atomicfile.WriteUnsynced(filepath.Join(s.Dir, "HEAD"), []byte(to+"\n"), 0o644)
 }

@@ -211,7 +211,7 @@ func clean(s string, most int) string {
 	return strings.TrimSpace(b.String())
 }
 
-// cleanText is clean for a text of several lines.
+// cleanText is like clean, for a text of several lines.
 func cleanText(s string, most int) string {
 	var b strings.Builder
 	n := 0

@@ -42,7 +42,7 @@ type Result struct {
 // pictures are the image types that models accept.
 var pictures = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
-// Tool is [Result.Truncate] with the limit MaxText.
+// Tool calls [Result.Truncate] with the limit MaxText.
 func (r Result) Tool() tool.Result { return r.Truncate(MaxText) }
 
 // Truncate converts the result for the model and limits its size. It cuts text longer

@@ -52,7 +52,7 @@ func ForEnvironment(mode string, allow []string) (Network, error) {
 
 // defaultHosts are common sources of packages and source code.
 var defaultHosts = []string{
-	// Source code.
+	// Hosts of source code.
 	"*.github.com", "*.githubusercontent.com", "*.githubassets.com", "*.ghcr.io", "*.gitlab.com", "*.bitbucket.org", "*.codeberg.org", "*.sr.ht",
 	// Packages of Debian, Ubuntu, Alpine, Fedora and Arch.
 	"*.debian.org", "*.ubuntu.com", "*.launchpad.net", "*.alpinelinux.org", "*.fedoraproject.org", "*.archlinux.org",

@@ -114,7 +114,7 @@ func (r *Redactor) Bytes(b []byte) []byte {
 	return append(out, s.Flush()...)
 }
 
-// String is [Redactor.Bytes] for a string.
+// String is like [Redactor.Bytes], for a string.
 func (r *Redactor) String(s string) string {
 	if r.Empty() || len(s) < MinLength {
 		return s

@@ -11,8 +11,8 @@ import (
 // docs/reference/run-modes.md. Each row has a test of its name. These tests
 // check the rules; cmd/sandbox checks them on a real kernel.
 
-// allowed reports whether a deed is permitted: w: writes or r: reads a path, h:
-// connects to a host.
+// allowed reports whether the policy allows an action: "w:PATH" writes a file,
+// "r:PATH" reads one, and "h:HOST" connects to a host.
 func allowed(t *testing.T, p Policy, deed string) bool {
 	t.Helper()
 	name := deed[2:]

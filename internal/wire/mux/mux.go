@@ -45,8 +45,8 @@ func PortOf(name string) (n uint16, ok bool) {
 	return uint16(v), err == nil && v != 0 && Port(uint16(v)) == name
 }
 
-// maxName limits the length of a name, so that a malicious peer cannot make
-// this end read without end.
+// maxName limits the length of a name, so that a malicious peer cannot send an
+// endless one.
 const maxName = 64
 
 // headerTimeout is the timeout for a stream's name.
