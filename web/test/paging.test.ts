@@ -128,7 +128,7 @@ test("a click reaches what was pressed, though more is written before the releas
   expect(await place()).toEqual(pressed);
   await page.mouse.up();
   expect(await call.getAttribute("aria-expanded")).not.toBe(before);
-  // A person who was at the end is there again.
+  // The log is scrolled to its end again.
   await expect.poll(() => page.evaluate<number>(`${log}.scrollHeight - ${log}.scrollTop - ${log}.clientHeight`), { timeout: patience }).toBeLessThan(48);
   await page.context().close();
 });

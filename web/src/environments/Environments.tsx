@@ -12,7 +12,7 @@ import { shownLine } from "../parts/clip";
 
 const w = words.environments;
 
-/** The saved environments. */
+/** The list of the saved environments. */
 export default function Environments() {
   const client = useClient();
   const now = useNow();

@@ -48,7 +48,7 @@ export function keep(agent: string, path: string, unsaved: Unsaved | undefined):
   }
 }
 
-/** Returns stored edits. */
+/** Returns the unsaved edits of a file, if any are stored. */
 export function keptOf(agent: string, path: string): Unsaved | undefined {
   const place = placeOf(agent, path);
   const here = kept.get(place);

@@ -21,7 +21,7 @@ export function TodoList({ todos }: { todos: Transcript["todos"] }) {
   );
 }
 
-/** The todo list. */
+/** Shows the todo list. */
 export const todos: Tool = {
   icon: "list",
   subject: () => words.tools.todos,
