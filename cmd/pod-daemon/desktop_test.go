@@ -86,7 +86,7 @@ func TestDesktopIsStartedByWhoComes(t *testing.T) {
 	run("xdpyinfo")
 	run(windows)
 
-	// Another boot does not affect it.
+	// The VNC server survives a second boot.
 	m.mustBoot(c, pod.Checkout{Branch: "b"})
 	second := vnc().GetPid()
 	run("xdpyinfo")

@@ -256,7 +256,7 @@ func TestTerminalsOutliveExecDaemon(t *testing.T) {
 	if got := sh.run("pgrep -fa '^sleep [89]0' | cut -d' ' -f2- | sort | tr '\\n' ,; tmux list-sessions -F '#{session_name}'"); got != "sleep 801,sleep 802,sleep 803,work" {
 		t.Errorf("%q", got)
 	}
-	// tmux itself is restarted.
+	// If tmux itself is killed, it is restarted.
 	terminals := p.named(t, "terminals").GetPid()
 	sh.run("tmux kill-server")
 	until(t, "tmux runs again", func() error {
