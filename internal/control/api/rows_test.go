@@ -27,7 +27,7 @@ import (
 	"aloft/internal/terminal"
 )
 
-// Whose rows a list shows:
+// Which users see the rows of a list:
 const (
 	mine     = "mine"     // the caller's rows, or those of the agent or environment in the path
 	everyone = "everyone" // the same rows for all members

@@ -90,7 +90,7 @@ func (v *view) change(to agent.Status, seen bool, out *bytes.Buffer) {
 	}
 }
 
-// open writes the status at the start, once.
+// open writes the status if it has not been written yet.
 func (v *view) open(out *bytes.Buffer) {
 	if !v.opened {
 		v.opened = true
