@@ -138,8 +138,8 @@ func KindOf(host string) (Kind, bool) {
 type Set map[string]Forge
 
 // Find returns the forge of a repository, and the repository with the host as
-// configured. It also finds a host configured with a port by the name alone, as
-// in ssh URLs.
+// configured. If the host is configured with a port, Find also accepts the
+// host's name without the port, as in ssh URLs.
 func (s Set) Find(r Repo) (Forge, Repo, error) {
 	r.Host = strings.ToLower(r.Host)
 	if f, ok := s[r.Host]; ok {

@@ -130,7 +130,7 @@ func isRedirect(stderr string) bool {
 func (m *Mirror) follow(ctx context.Context, r repourl.Repo) (repourl.Repo, error) {
 	at := r
 	for range maxRedirects {
-		// git prints the header only in its trace.
+		// git prints the redirect's header only in its trace.
 		_, stderr, err := m.runOnce(ctx, at, invocation{
 			args: []string{"ls-remote", "--quiet", "--", at.String(), "HEAD"},
 			env:  []string{"GIT_TRACE_CURL=1", "GIT_TRACE_CURL_NO_DATA=1"},
