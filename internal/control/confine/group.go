@@ -74,7 +74,8 @@ func owner(pid string) string {
 	if err != nil {
 		return ""
 	}
-	// The name, in parentheses, may contain anything.
+	// The program's name is in parentheses and may contain any characters,
+	// including parentheses.
 	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
 	const start = 22 - 3 // field 22; the first after the name is field 3
 	if len(fields) <= start {

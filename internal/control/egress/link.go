@@ -195,7 +195,7 @@ func (l *tapLink) Close() {
 	_ = l.device.Close()
 }
 
-// The rest of [stack.LinkEndpoint]. The link never changes.
+// The other methods of [stack.LinkEndpoint]. The link never changes.
 
 func (*tapLink) MTU() uint32                             { return MTU }
 func (*tapLink) SetMTU(uint32)                           {}

@@ -39,7 +39,8 @@ func on[A any](do func(ctx context.Context, h *Opened, a A) (any, error)) handle
 	})
 }
 
-// with is like on, for a method that uses the session or returns files.
+// with is like on, for a method that needs the session or passes files to the
+// server.
 func with[A any](do func(ctx context.Context, s *session, h *Opened, a A) (any, []*os.File, error)) handler {
 	return func(ctx context.Context, s *session) (any, []*os.File, error) {
 		h, err := s.opened()
@@ -132,7 +133,7 @@ func (c *Client) Open(ctx context.Context, loaded Configuration) (*Host, error) 
 	return h, nil
 }
 
-// openValue is the value of open.
+// openValue is the value that the method open returns.
 type openValue struct {
 	NoMachines, NoNetwork string
 	Folders               []string

@@ -28,8 +28,9 @@ const maxErrorText = 8 << 10
 type Dial = func(ctx context.Context) (net.Conn, error)
 
 // NewClient returns an HTTP client for RPCs over streams that dial opens. It
-// uses unencrypted HTTP/2 with prior knowledge. It bounds headers and errors;
-// [Options] bound messages. The caller must call CloseIdleConnections.
+// uses unencrypted HTTP/2 with prior knowledge. It limits the size of headers
+// and errors; [Options] limit messages. The caller must call
+// CloseIdleConnections.
 func NewClient(dial Dial) *http.Client {
 	var h2c http.Protocols
 	h2c.SetUnencryptedHTTP2(true)
@@ -39,7 +40,7 @@ func NewClient(dial Dial) *http.Client {
 }
 
 // NewWebSocketClient returns an HTTP/1.1 client for a WebSocket over a stream
-// that dial opens. It bounds headers.
+// that dial opens. It limits the size of headers.
 func NewWebSocketClient(dial Dial) *http.Client {
 	t := newTransport(dial)
 	t.DisableKeepAlives = true

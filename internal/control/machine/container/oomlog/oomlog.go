@@ -57,7 +57,7 @@ func parse(log []string, prefix, name, inner string) (all []Kill) {
 			_, rest, _ := strings.Cut(line, ",oom_memcg=")
 			group, rest, _ := strings.Cut(rest, ",")
 			group = strings.TrimPrefix(group, "/")
-			// The server itself may be in a cgroup, whose name comes first.
+			// The path may begin with the cgroup in which the server itself runs.
 			before, below, found := strings.Cut("/"+group+"/", "/"+name+"/")
 			at := strings.LastIndex(rest, ",pid=")
 			task := strings.LastIndex(rest, ",task=")
