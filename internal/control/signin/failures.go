@@ -69,7 +69,7 @@ func (f *failures) wait(names ...string) error {
 	return nil
 }
 
-// until returns when the next try is allowed.
+// until returns when the next sign-in attempt is allowed.
 func (f failure) until() time.Time {
 	if f.count < freeTries {
 		return time.Time{}

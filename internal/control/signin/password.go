@@ -94,8 +94,8 @@ func matches(password, hash string) (bool, error) {
 	return subtle.ConstantTimeCompare(got, want) == 1, nil
 }
 
-// nobodys is a hash of no password, used for unknown users so that the response
-// time does not reveal whether a user exists.
+// nobodys is a hash that no password has. It is checked for unknown users, so
+// that the response time does not reveal whether a user exists.
 var nobodys = "$argon2id$v=19$m=65536,t=3,p=4$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
 // WithPassword signs in with a password.

@@ -26,7 +26,7 @@ type pending[T any] struct {
 	taken map[string]time.Time // expiry time of used names, by their sealed bytes
 }
 
-// begun is the content of a name.
+// begun is the value that is encrypted in a name.
 type begun[T any] struct {
 	What T         `json:"what"`
 	Ends time.Time `json:"ends"`
@@ -56,7 +56,7 @@ func (p *pending[T]) put(what T, life time.Duration) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(p.seal.Seal(nil, nil, text, nil)), nil
 }
 
-// take returns the content of a name, once.
+// take returns the value in a name. It succeeds once for each name.
 func (p *pending[T]) take(name string) (what T, ok bool) {
 	if len(name) > maxSealed {
 		return what, false

@@ -78,7 +78,7 @@ func params(cfg Config, req model.Request) (sdk.MessageNewParams, model.Splice, 
 	return p, encoded, err
 }
 
-// Forms of a message, as bits.
+// Bits that describe the form of an encoded message.
 const (
 	plainForm      = 0
 	unthinkingForm = 1 // without reasoning
