@@ -59,8 +59,8 @@ func (b *lastBed) Destroy(context.Context) error {
 }
 
 // TestExpiring checks that the warning comes a day before a machine is removed,
-// that the full period also follows a late warning, and that a machine that was
-// used after a warning gets another one.
+// even if it comes late. A machine that was used after a warning gets another
+// one.
 func TestExpiring(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, c := range []struct {

@@ -16,7 +16,7 @@ import (
 	"aloft/internal/tool"
 )
 
-// archive has agents with their journals.
+// archive stores agents with their journals in memory.
 type archive struct {
 	store.Agents
 	store.Journal
