@@ -39,7 +39,7 @@ type linter struct {
 	// a function that parses the output. It is nil for a language server.
 	run func(root string, files []string) []run
 
-	// For a language server.
+	// Only for a language server:
 	ask      func(context.Context, *server, string) ([]Diagnostic, error) // nil for the protocol's own request
 	settings func(root string) map[string]any
 	initial  map[string]any

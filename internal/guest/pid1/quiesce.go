@@ -15,7 +15,7 @@ import (
 	"aloft/internal/wire/podv1"
 )
 
-// Times of a snapshot with memory.
+// Settings for a snapshot with memory.
 const (
 	hangUp   = time.Second          // how long the control plane may take to close its connections
 	restMost = 30 * time.Second     // timeout in the machine's own time, which stops during the snapshot

@@ -30,8 +30,8 @@ func (r *Reaper) StraysOf(name string) ([]int, error) {
 	return r.strays(func(mark string) bool { return mark == name })
 }
 
-// strays returns the strays for whose mark belongs returns true. A process without a
-// mark inherits its parent's.
+// strays returns the strays for which belongs returns true, given their mark. A
+// process without a mark inherits the mark of its parent.
 func (r *Reaper) strays(belongs func(mark string) bool) ([]int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

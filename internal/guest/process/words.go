@@ -69,8 +69,8 @@ func (w *lastWords) keep(line string) {
 	}
 }
 
-// after returns the kept output once all output is read, or after d: another process may
-// keep the service's output open.
+// after waits until all output is read, but at most d, since another process may keep
+// the output open. It returns the kept output.
 func (w *lastWords) after(d time.Duration) string {
 	select {
 	case <-w.drained:

@@ -37,7 +37,8 @@ type folder struct {
 	abs    string // absolute path; "" is the root
 	ruled  bool   // at least one of kinds has rules
 	git    bool   // a repository's root
-	// rules of .rgignore, .ignore, .gitignore and .git/info/exclude
+	// the rules of .rgignore, .ignore, .gitignore and .git/info/exclude, in this
+	// order
 	kinds [4]rules
 }
 

@@ -44,8 +44,8 @@ type Kernel struct {
 }
 
 // owner reports whether to create the namespaces in a user namespace. That is necessary
-// without privileges. It is also necessary without Landlock, which otherwise keeps root
-// from the memory and folders of its other processes.
+// without privileges. It is also necessary without Landlock: otherwise root in the
+// sandbox could reach the memory and folders of root's processes outside.
 func (k Kernel) owner() bool { return k.Namespaces && (!k.Privileged || k.Landlock == 0) }
 
 // Mounted is a mount of this host, with its MS_ flags.

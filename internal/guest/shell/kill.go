@@ -178,7 +178,7 @@ func markIn(env []byte) string {
 	return ""
 }
 
-// before is the state when a call began.
+// before records the state at the beginning of a call.
 type before struct {
 	ticks    uint64       // the time, in clock ticks since boot as in /proc
 	children map[int]bool // children of bash; nil if unknown

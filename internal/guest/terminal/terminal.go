@@ -113,7 +113,7 @@ func (h *Host) environ(given map[string]string) []string {
 	return h.changed(env, given)
 }
 
-// given returns the environment before changes.
+// given returns the configured environment, without changes.
 func (h *Host) given() map[string]string {
 	env := make(map[string]string)
 	for _, kv := range h.cfg.Environ {

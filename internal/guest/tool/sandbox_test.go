@@ -86,7 +86,7 @@ func TestShellInSandbox(t *testing.T) {
 		{"curl -s --max-time 5 http://127.0.0.1:1/ ; echo $HTTPS_PROXY", nil, "http://127.0.0.1:3128"},
 		{"echo [$HTTPS_PROXY]", readonly, "[]\n"},
 		{"echo err >&2; echo out > /dev/stdout", nil, "out\n"},
-		// The whole policy of a call applies.
+		// All fields of a call's policy apply.
 		{"echo x > " + added + "/x", notmp(), "sandbox: " + added + "/x may not be changed"},
 		{"echo x > " + added + "/x && echo wrote", notmp(func(p *agentv1.SandboxPolicy) { p.AdditionalReadwritePaths = []string{added} }), "wrote\n"},
 		{"echo x > made", notmp(func(p *agentv1.SandboxPolicy) { p.AdditionalReadonlyPaths = []string{"made"} }), "additionalReadonlyPaths made"},
