@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// A Rule is one text.
+// A Rule is the text of one rule, with its origin and when it applies.
 type Rule struct {
 	// Source is the path of the rule's file below the workspace. For a rule of the team or
 	// of a user, it is [File], or [SkillsFile] followed by the name of the skill.

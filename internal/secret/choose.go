@@ -11,7 +11,7 @@ import (
 // Use is the purpose of a machine.
 type Use int
 
-// Uses of machines.
+// The purposes of a machine.
 const (
 	ForAgent Use = iota
 	ForBuild     // for a build of an environment; without personal secrets, since the result is shared

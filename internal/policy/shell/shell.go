@@ -104,7 +104,7 @@ func unreadable(line string) string {
 	return ""
 }
 
-// judge walks one line.
+// judge judges one command line.
 type judge struct {
 	list     *List
 	line     string

@@ -15,7 +15,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// Sizes, in bytes, and times.
+// Message sizes, and the times of pings.
 const (
 	chunk      = 64 << 10 // bytes of a message to send
 	maxMessage = 1 << 20  // maximum bytes of a received message
