@@ -13,7 +13,7 @@ export type Bare = { [K in Event["kind"]]: { kind: K; data: Sample<Extract<Event
 export const call = (id: string, name: string, args: unknown) => ({ call: { id, name, args } });
 export const usage = { input: 1800, output: 420, cacheRead: 21_000, cacheWrite: 900, cost: 21_375_000, priced: 24_120 };
 
-/** A screenshot, generated here. */
+/** A sample screenshot, drawn as an SVG. */
 export const picture = `<svg xmlns="http://www.w3.org/2000/svg" width="960" height="600" viewBox="0 0 320 200"><rect width="320" height="200" fill="#dfe7f2"/><rect y="0" width="320" height="28" fill="#3a5a8c"/><rect x="24" y="52" width="180" height="14" fill="#8fa3c0"/><rect x="24" y="80" width="272" height="90" rx="6" fill="#fff"/></svg>`;
 export const replied = (...blocks: Sample<Block>[]): Bare => ({
   kind: "turn.replied", data: { message: { role: "assistant", blocks }, usage, model: "opus" },

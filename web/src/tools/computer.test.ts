@@ -6,7 +6,7 @@ import { computer } from "./computer";
 const acted = (actions: unknown, more: object = {}) => ({ args: { actions }, state: "done", text: "", images: [], ...more }) as unknown as Call;
 const subject = (...actions: unknown[]) => computer.subject(acted(actions));
 
-/** The text that a person reads. */
+/** Returns the texts that a person sees in a node. */
 function read(node: ReactNode): string[] {
   if (Array.isArray(node)) return node.flatMap(read);
   if (isValidElement<{ children?: ReactNode }>(node)) return read(node.props.children);
