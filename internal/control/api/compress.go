@@ -18,7 +18,8 @@ const compressFrom = 1 << 10
 var compressible = map[string]bool{"application/json": true, "application/schema+json": true, "application/yaml": true, rest.JSONLines: true}
 
 // newCompressor returns the middleware that compresses replies by gzip for
-// clients that accept it. A flush of the handler reaches the client.
+// clients that accept it. If the handler flushes its reply, the client gets the
+// data at once.
 //
 // BREACH: an attacker who can choose part of a reply, and see its length on the
 // wire, can guess a secret in the same reply. For that, the attacker must make
