@@ -28,8 +28,8 @@ func (t *thread) keepFallback() {
 	}
 }
 
-// fallBack replaces c by its fallback if c's provider was busy too often, and
-// journals the change. It returns false if c stays.
+// fallBack replaces the model of c by its fallback if the provider was busy too
+// often, and journals the change. It returns false if it replaces nothing.
 func (t *thread) fallBack(ctx context.Context, c *answerer, failed *model.Error, attempt int) (bool, error) {
 	if !failed.Busy() || c.info.Fallback == "" || attempt < c.info.FallbackAfter || t.Models.Named == nil {
 		return false, nil
