@@ -35,7 +35,7 @@ type Config struct {
 // Desk starts reviews. Its methods are safe for concurrent use.
 type Desk struct{ Config }
 
-// New returns a desk.
+// New returns a desk that reviews pull requests.
 func New(c Config) *Desk {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

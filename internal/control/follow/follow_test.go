@@ -572,7 +572,7 @@ func TestForgeFails(t *testing.T) {
 	}
 }
 
-// A run that may not start yet starts as soon as it may.
+// A run that may not start is started as soon as this is allowed.
 func TestMay(t *testing.T) {
 	w := newWorld(t)
 	w.desk.May = func(context.Context, agent.Agent) error { return fault.Exhausted("too many agents are running") }

@@ -105,9 +105,9 @@ func TestSpellingsOfLoopback(t *testing.T) {
 	}
 }
 
-// Git behind a proxy may pass on host names that only the proxy can resolve,
-// but no address in disguise: because of no_proxy, git would connect to it
-// directly.
+// Behind a proxy, git may request host names that only the proxy can resolve,
+// but no unusual spellings of an address: if no_proxy applies, git connects to
+// that address directly.
 func TestSpellingsBehindAProxy(t *testing.T) {
 	at, asked := canary(t, "127.0.0.1")
 	_, port, _ := net.SplitHostPort(at)

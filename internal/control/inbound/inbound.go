@@ -199,7 +199,7 @@ type Inbox struct {
 	now   func() time.Time
 }
 
-// NewInbox returns an inbox.
+// NewInbox returns an inbox with the configuration.
 func NewInbox(c Config) *Inbox {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

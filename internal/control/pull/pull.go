@@ -82,7 +82,7 @@ type Desk struct {
 	writers writers
 }
 
-// New returns a Desk.
+// New returns a desk with the configuration.
 func New(c Config) *Desk {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
