@@ -24,8 +24,8 @@ func (h hookServer) RunHooks(context.Context, *connect.Request[agentv1.RunHooksR
 }
 
 // hooksTo returns a client of a machine whose exec-daemon gives these answers.
-// exec-daemon closes as many connections as dies says at their first byte,
-// before it answers.
+// Before that, exec-daemon breaks as many connections as dies says, each at its
+// first byte.
 func hooksTo(t *testing.T, dies int32, lost func(error) error, answer hookServer) *Hooks {
 	t.Helper()
 	path, handler := agentv1connect.NewHookServiceHandler(answer)
