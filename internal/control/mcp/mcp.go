@@ -44,7 +44,7 @@ type Servers struct {
 	renewing keylock.Locks[string] // serializes renewals per sign-in
 }
 
-// New returns a Servers.
+// New returns the servers for the configuration.
 func New(c Config) (*Servers, error) {
 	if c.Vault == nil || c.Reach == nil || c.Foreign == nil || c.PublicURL == nil {
 		return nil, errors.New("mcp: incomplete configuration")

@@ -59,7 +59,7 @@ type Desk struct {
 	visits     *pending[visit]
 }
 
-// New returns a Desk.
+// New returns a desk with the configuration.
 func New(c Config) (*Desk, error) {
 	if c.Store == nil || c.PublicURL == nil {
 		return nil, errors.New("signin: a store and a public URL are required")

@@ -114,7 +114,7 @@ func (s *ImageServer) Fail(status int) {
 	s.status = status
 }
 
-// Send replaces the image that the server sends, data need not be an image.
+// Send replaces the image that the server sends. The data need not be an image.
 func (s *ImageServer) Send(image []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -291,7 +291,7 @@ func TestListenerThatIsLostMissesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.down.Store(false)
-		// A Wait that has not started yet may return that the database is
+		// If Wait has not started yet, it may return the error that the database is
 		// unreachable.
 		if err := <-done; err != nil && !errors.Is(err, store.ErrUnreachable) {
 			t.Fatal(err)
