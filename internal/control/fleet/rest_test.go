@@ -158,8 +158,8 @@ func TestKeptForEach(t *testing.T) {
 	}
 }
 
-// TestDeserted checks that the wait for users who leave has a limit for those
-// who stay.
+// TestDeserted checks that the server waits until all users have left a
+// machine, but not longer than leaveLimit.
 func TestDeserted(t *testing.T) {
 	for _, c := range []struct {
 		name        string

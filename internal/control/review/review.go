@@ -50,7 +50,7 @@ type Reviewer struct {
 	writing sync.Mutex // serializes changes of users' permissions.json
 }
 
-// New returns a reviewer.
+// New returns a reviewer with the configuration.
 func New(c Config) *Reviewer { return &Reviewer{Config: c} }
 
 // A Verdict is how a call is treated, with details for the person who reviews
