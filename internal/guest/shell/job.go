@@ -88,8 +88,8 @@ func (j *job) state() Job {
 	return state
 }
 
-// tell records that the end has been reported, with the final status; from then
-// on only the output is kept on disk.
+// tell records that the end of the command was reported, with its final status.
+// Afterwards only the output is kept on disk.
 func (j *job) tell(state Job) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
