@@ -39,9 +39,9 @@ func addWrapped(to map[string]struct{}, value string) {
 }
 
 // base64Forms returns the base64 of a value inside a longer text, without the characters
-// that depend on the rest of the text. The value starts before bytes after a multiple of
-// three. base64Forms also returns the forms for a text that ends with the value, with
-// and without padding.
+// that depend on the rest of the text. before is the number of bytes, modulo three, that
+// precede the value. base64Forms also returns the forms for a text that ends with the
+// value, with and without padding.
 func base64Forms(alphabet *base64.Encoding, value string, before int) []string {
 	text := alphabet.EncodeToString([]byte("\x00\x00"[:before] + value))
 	first := (before*8 + 5) / 6            // the first character without bits of the preceding text
