@@ -21,15 +21,14 @@ type SavedSnapshot struct {
 }
 
 // Snapshots returns the newest 100 of the caller's snapshots, or of everybody's
-// for admins. The argument of is a saved environment or a repository URL; ""
-// means all.
-func (c *Client) Snapshots(ctx context.Context, of string) ([]SavedSnapshot, error) {
+// for admins. source is a saved environment or a repository URL; "" means all.
+func (c *Client) Snapshots(ctx context.Context, source string) ([]SavedSnapshot, error) {
 	query := url.Values{"limit": {"100"}}
 	switch {
-	case IsEnvironment(of):
-		query.Set("environmentId", of)
-	case of != "":
-		query.Set("repo", of)
+	case IsEnvironment(source):
+		query.Set("environmentId", source)
+	case source != "":
+		query.Set("repo", source)
 	}
 	var out struct {
 		Items []SavedSnapshot `json:"items"`
