@@ -171,9 +171,9 @@ func keptImages(messages []conversation.Message, most int) []int {
 }
 
 // keptRules returns the rules that a compaction keeps, in at most room bytes.
-// Marks around the quotations do not count. These are the rules that the server
-// gave to the model, the list of rules that the model may read, and more, the
-// instructions that the model has read itself.
+// Marks around the quotations do not count. given quotes the rules that the
+// server gave to the model, and lists those that the model may read. more are
+// the instructions that the model has read itself.
 func keptRules(s *agent.State, room int) (given string, more []agent.Rule) {
 	rules := slices.Clone(s.Applied)
 	rule.Order(rules)
