@@ -15,10 +15,10 @@ import (
 // A Listing is a [Forge] that can list the repositories a token can access.
 type Listing interface {
 	// Repositories returns the repositories that the token's owner owns or has
-	// been given access to, without archived ones, in no particular order. The
-	// parameter of selects the token, and may be only the beginning of a
-	// repository's URL. On error it returns the repositories read so far.
-	Repositories(ctx context.Context, of Repo) ([]Repo, error)
+	// been given access to, without archived ones, in no particular order. repo
+	// selects the token, and may be only the beginning of a repository's URL. On
+	// error it returns the repositories read so far.
+	Repositories(ctx context.Context, repo Repo) ([]Repo, error)
 }
 
 // Timing of a [Catalog]'s requests.
