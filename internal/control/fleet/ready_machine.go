@@ -296,17 +296,17 @@ func lostError(err error) error {
 	return err
 }
 
-// gitFault converts an error of git in the machine to a message for users. The
-// argument of is the repository's URL if the agent has several.
-func gitFault(err error, of string) error {
+// gitFault converts an error of git in the machine to a message for users. url
+// is the repository's URL if the agent has several repositories, else "".
+func gitFault(err error, url string) error {
 	g, ok := errors.AsType[*pod.GitError](err)
 	if !ok {
 		return lostError(err)
 	}
-	if of != "" {
-		of = " of " + of
+	if url != "" {
+		url = " of " + url
 	}
-	failed := repoFault(g.Code, g.Op+of, g.Detail)
+	failed := repoFault(g.Code, g.Op+url, g.Detail)
 	if f, ok := errors.AsType[*fault.Error](failed); ok && g.Bundle != "" {
 		f.Message += fmt.Sprintf(". The commits are saved as the artifact %s, a git bundle: `git fetch FILE HEAD` reads it", g.Bundle)
 	}
