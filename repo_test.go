@@ -153,7 +153,7 @@ var mayImport = map[string][]string{
 	"internal/control/machine/container/oomlog":        {"internal/control/machine"},
 	"internal/control/machine/container/process":       {"internal/atomicfile"},
 	"internal/control/machine/container/seccomp":       {"internal/policy/calls"},
-	"internal/control/machine/container/userns":        {},
+	"internal/control/machine/container/userns":        {"internal/control/machine/container/userns/..."},
 	"internal/control/machine/machinetest":             {"internal/control/machine", "internal/control/machine/machinetest/standin", "internal/wire/mux"},
 	"internal/control/machine/machinetest/standin":     {"internal/wire/mux"},
 	"internal/control/machine/machinetest/standin/pod": {"internal/control/machine/machinetest/standin"},
@@ -246,6 +246,8 @@ var mayImport = map[string][]string{
 	"bench":                 {"..."},
 	"hack/...":              {"internal/wire/...", "internal/tool"},
 	"test/...":              {"..."},
+
+	"internal/control/machine/container/userns/namespace": {}, // runs before all other packages
 }
 
 // nouns stand for NOUNS in mayImport.

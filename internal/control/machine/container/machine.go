@@ -109,18 +109,28 @@ func (m *Machine) create(ctx context.Context, spec machine.Spec) (made bool, err
 // lock.
 func (m *Machine) start(ctx context.Context, eng engine, rec record, memory string) error {
 	network := rec.Spec.Network.Mode != ""
-	space := &userns.Space{} // of the host
-	if m.r.mapped && !eng.gvisor {
-		var err error
-		if space, err = m.openUserSpace(rec, network); err != nil {
-			return err
-		}
-		defer func() { _ = space.Close() }() // from here on, the machine's processes keep the namespaces alive
+	limits := rec.Spec.Limits
+	if eng.gvisor {
+		limits = gvisorLimits(limits)
 	}
-	if err := m.mountRun(space.First); err != nil {
+	prepared := make(chan error, 1)
+	go func() { // while the namespaces are created, which takes milliseconds
+		prepared <- errors.Join(os.Mkdir(m.path("state"), 0o755), m.makeCgroups(limits))
+	}()
+	space := &userns.Space{} // of the host
+	var err error
+	if m.r.mapped && !eng.gvisor {
+		space, err = m.openUserSpace(rec, network)
+	}
+	prepareErr := <-prepared
+	if err != nil {
 		return err
 	}
-	if err := os.Mkdir(m.path("state"), 0o755); err != nil {
+	defer func() { _ = space.Close() }() // once the machine runs, its processes keep the namespaces alive
+	if prepareErr != nil {
+		return prepareErr
+	}
+	if err := m.mountRun(space.First); err != nil {
 		return err
 	}
 	if memory != "" {
@@ -129,13 +139,6 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record, memory stri
 		}
 	}
 	at := hostPaths{rootfs: m.path("rootfs"), run: m.path("run"), cgroup: "/" + m.inside()}
-	limits := rec.Spec.Limits
-	if eng.gvisor {
-		limits = gvisorLimits(limits)
-	}
-	if err := m.makeCgroups(limits); err != nil {
-		return err
-	}
 	online := func(context.Context) error { return nil }
 	if network {
 		l, wait, err := m.startGateway(rec.Spec, space.Network)
