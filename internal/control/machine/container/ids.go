@@ -28,12 +28,16 @@ func namespacePath(f *os.File) string { return fmt.Sprintf("/proc/%d/fd/%d", os.
 // namespaces. If the machine's image is on a file system without idmapped
 // mounts, it returns an empty Space: the machine then runs without a user
 // namespace.
-func (m *Machine) openUserSpace(rec record, network bool) (*userns.Space, error) {
+func (m *Machine) openUserSpace(rec record, docker bool) (*userns.Space, error) {
+	networks, err := userns.Networks(docker, rec.Spec.Limits.MemoryBytes)
+	if err != nil {
+		return nil, err
+	}
 	n, err := m.takeIDs()
 	if err != nil {
 		return nil, err
 	}
-	u, err := userns.Open(m.r.conf.RuntimePath, userns.FirstID+n*userns.IDs, network)
+	u, err := userns.Open(m.r.conf.RuntimePath, userns.FirstID+n*userns.IDs, networks, rec.Spec.Network.Mode != "")
 	if err != nil {
 		return nil, err
 	}

@@ -120,7 +120,7 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record, memory stri
 	space := &userns.Space{} // of the host
 	var err error
 	if m.r.mapped && !eng.gvisor {
-		space, err = m.openUserSpace(rec, network)
+		space, err = m.openUserSpace(rec, eng.docker)
 	}
 	prepareErr := <-prepared
 	if err != nil {

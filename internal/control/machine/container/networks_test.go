@@ -8,6 +8,7 @@ import (
 
 	"aloft/internal/control/cgroup"
 	"aloft/internal/control/machine"
+	"aloft/internal/control/machine/container/userns"
 )
 
 // makeNetworks creates network namespaces and holds them by descriptors until the
@@ -63,24 +64,66 @@ func TestSocketMemoryIsBounded(t *testing.T) {
 
 // TestNetworksAreBounded has a user and root in a machine create network namespaces,
 // most of whose memory the kernel charges to no cgroup. Root in a machine that may run
-// Docker must not be able to raise the limit either.
+// Docker must not be able to raise the limit either. Such a machine has fewer, because
+// in each of them the kernel may track connections, in memory that no cgroup counts.
 func TestNetworksAreBounded(t *testing.T) {
 	asUser := []string{"setpriv", "--reuid=1000", "--regid=1000", "--clear-groups"}
 	asRoot := []string{"sh", "-c", `(echo 100000 > /proc/sys/user/max_net_namespaces) 2>/dev/null; exec "$@"`, "sh"}
+	limits := machine.Limits{MemoryBytes: 2560 << 20}
+	inDocker, err := userns.Networks(true, limits.MemoryBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name   string
 		r      *Runtime
 		before []string
+		want   int
 	}{
-		{"a user", newRuntime(t, t.TempDir(), engines(t)["runc"]), asUser},
-		{"root", newRuntime(t, t.TempDir(), engines(t)["runc"]), asRoot},
-		{"root with Docker", dockerRuntime(t), asRoot},
+		{"a user", newRuntime(t, t.TempDir(), engines(t)["runc"]), asUser, 1024},
+		{"root", newRuntime(t, t.TempDir(), engines(t)["runc"]), asRoot, 1024},
+		{"root with Docker", dockerRuntime(t), asRoot, inDocker},
 	} {
-		m := create(t, c.r, machine.Spec{Image: "host"}).(*Machine)
+		m := create(t, c.r, machine.Spec{Image: "host", Limits: limits}).(*Machine)
 		got := ask(t, m, append(slices.Clone(c.before), "python3", "-c", makeNetworks)...)
 		var n int
-		if _, err := fmt.Sscan(strings.TrimSpace(got.Output), &n); err != nil || n < 500 || n > 1024 {
-			t.Errorf("%s: %d network namespaces, %v: %+v; want at most 1024", c.name, n, err, got)
+		if _, err := fmt.Sscan(strings.TrimSpace(got.Output), &n); err != nil || n < c.want/2 || n > c.want {
+			t.Errorf("%s: %d network namespaces, %v: %+v; want at most %d", c.name, n, err, got, c.want)
 		}
+	}
+}
+
+// trackConnections makes the kernel of a network namespace track connections, and prints
+// how many it tracks.
+const trackConnections = `
+set -e
+ip link set lo up
+iptables -A INPUT -m conntrack --ctstate NEW -j ACCEPT
+python3 -c '
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for port in range(1, 2001): s.sendto(b"", ("127.0.0.1", port))
+'
+cat /proc/sys/net/netfilter/nf_conntrack_count
+`
+
+// TestTrackedConnectionsAreBounded has root in a machine that may run Docker track
+// connections in a network namespace of its own. The connections of all namespaces that
+// the machine may have must fit into as much memory as its limit.
+func TestTrackedConnectionsAreBounded(t *testing.T) {
+	const memory = 2560 << 20
+	m := create(t, dockerRuntime(t), machine.Spec{Image: dockerImage(t), Limits: machine.Limits{MemoryBytes: memory}}).(*Machine)
+	got := ask(t, m, "unshare", "--net", "sh", "-c", trackConnections)
+	var tracked int
+	if _, err := fmt.Sscan(got.Output, &tracked); err != nil || tracked < 1000 {
+		t.Fatalf("the namespace tracks %d connections, %v: %+v", tracked, err, got)
+	}
+	var each, networks int64
+	if _, err := fmt.Sscan(do(t, m, "cat /proc/sys/net/netfilter/nf_conntrack_max"), &each); err != nil {
+		t.Fatal(err)
+	}
+	got = ask(t, m, "python3", "-c", makeNetworks)
+	if _, err := fmt.Sscan(got.Output, &networks); err != nil || networks == 0 || networks*each*256 > memory {
+		t.Errorf("%d namespaces track %d connections each, %v: %+v; want at most %d bytes", networks, each, err, got, memory)
 	}
 }

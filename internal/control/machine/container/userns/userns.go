@@ -29,12 +29,6 @@ const (
 	lastID  = FirstID + Ranges*IDs - 1
 )
 
-// maxNetworks is how many network namespaces a machine may have. The kernel charges
-// less than half of a network namespace's memory to the cgroup of its creator: 90 of
-// 210 KB on Linux 6.18. Each browser, each container and each command in the sandbox
-// has one.
-const maxNetworks = 1024
-
 // The main goroutine keeps the main thread. A thread that has entered
 // namespaces ends with its goroutine, but the main thread cannot end, so
 // /proc/self would show those namespaces.
@@ -49,9 +43,10 @@ type Space struct {
 	Layers  *os.File // a user namespace that defines the owner mapping for mounting layers
 }
 
-// Open creates the namespaces of a machine whose range begins with first.
-// program is any executable file; none of its code runs.
-func Open(program string, first int, network bool) (*Space, error) {
+// Open creates the namespaces of a machine whose range begins with first and that may
+// have the given number of network namespaces. program is any executable file; none of
+// its code runs.
+func Open(program string, first, networks int, network bool) (*Space, error) {
 	u := &Space{First: first}
 	layers := make(chan error)
 	go func() {
@@ -61,7 +56,7 @@ func Open(program string, first int, network bool) (*Space, error) {
 	}()
 	err := asOwner(first, func() error {
 		n, err := namespace.MakeLimited(namespace.Limited{
-			Program: program, Network: network, ID: idsOfMachine(first)[0], Max: maxNetworks,
+			Program: program, Network: network, ID: idsOfMachine(first)[0], Max: networks,
 		})
 		u.User, u.Network = n.User, n.Network
 		return err

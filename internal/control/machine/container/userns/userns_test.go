@@ -45,7 +45,7 @@ func TestOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, network := range []bool{false, true} {
-		u, err := Open(self, FirstID, network)
+		u, err := Open(self, FirstID, minNetworks, network)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +56,7 @@ func TestOpen(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := Open(filepath.Join(t.TempDir(), "missing"), FirstID, false); err == nil {
+	if _, err := Open(filepath.Join(t.TempDir(), "missing"), FirstID, minNetworks, false); err == nil {
 		t.Error("a missing program is no error")
 	}
 }
