@@ -42,7 +42,7 @@ func DialPort(ctx context.Context, m machine.Machine, port uint16) (net.Conn, er
 	if err != nil {
 		return nil, fmt.Errorf("dial machine %s: %w", m.ID(), err)
 	}
-	own, err := mux.Client(raw)
+	own, err := mux.Dedicated(raw)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("dial machine %s: %w", m.ID(), err), raw.Close())
 	}

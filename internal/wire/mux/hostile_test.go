@@ -156,3 +156,42 @@ func TestResetStreamsAreForgotten(t *testing.T) { // not parallel: it measures t
 		t.Errorf("this end holds %d MiB", held>>20)
 	}
 }
+
+// TestDedicatedHoldsOneWindow has a peer send what it can over a connection for
+// one stream, and open streams of its own.
+func TestDedicatedHoldsOneWindow(t *testing.T) {
+	t.Parallel()
+	a, b := net.Pipe()
+	c, err := Dedicated(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer, err := Server(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close(); _ = peer.Close() })
+	wrote := make(chan int, 1)
+	go func() {
+		_ = peer.Serve(func(_ string, s net.Conn) {
+			_ = s.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
+			n, _ := s.Write(make([]byte, 4<<20))
+			wrote <- n
+		})
+	}()
+	s, err := c.Open(t.Context(), Port(80))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := <-wrote; n > 256<<10 {
+		t.Errorf("this end took %d KiB that nobody read", n>>10)
+	}
+	if _, err := io.CopyN(io.Discard, s, 100<<10); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = peer.Open(t.Context(), Git) // it may fail already, because the connection ends
+	<-c.Done()
+	if !errors.Is(c.Exceeded(), ErrExceeded) {
+		t.Errorf("the connection ended with %v, want %v", c.Exceeded(), ErrExceeded)
+	}
+}

@@ -33,6 +33,7 @@ const idleBuffer = 64 << 10
 type meter struct {
 	net.Conn
 	parity  uint32 // of the ids of streams that this end opens: 0 or 1
+	passive bool   // the peer may not open streams
 	in, out frames
 	unsent  []byte // header of a data frame, to be written with the frame's body
 
@@ -118,6 +119,9 @@ func (m *meter) received(f frame) error {
 	if f.flags&flagSYN != 0 {
 		if h != nil || f.stream%2 == m.parity {
 			return m.exceed("stream %d is not free to open", f.stream)
+		}
+		if m.passive {
+			return m.exceed("the peer may open no stream")
 		}
 		if m.foreign >= maxStreams {
 			return m.exceed("%d streams are open", maxStreams)

@@ -68,6 +68,21 @@ func Client(conn net.Conn) (*Conn, error) {
 	return &Conn{s, m}, nil
 }
 
+// Dedicated returns the control plane's end of a connection over conn for one
+// stream, such as a port. The peer may not open streams. The peer can make this
+// end hold 256 KiB of unread data, instead of the 64 MiB of [Client].
+func Dedicated(conn net.Conn) (*Conn, error) {
+	m := newMeter(conn, 1)
+	m.passive = true
+	c := config()
+	c.MaxStreamWindowSize = 256 << 10 // the smallest that yamux accepts
+	s, err := yamux.Client(m, c)
+	if err != nil {
+		return nil, fmt.Errorf("mux: %w", err)
+	}
+	return &Conn{s, m}, nil
+}
+
 // Server returns pod-daemon's end of a connection over conn.
 func Server(conn net.Conn) (*Conn, error) {
 	m := newMeter(conn, 0)
