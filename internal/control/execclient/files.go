@@ -20,6 +20,7 @@ import (
 const (
 	maxFolderReply = 16 << 20  // bytes
 	maxName        = 4 << 10   // bytes
+	maxPiece       = 1 << 20   // bytes of a message with a piece of a file or folder
 	filePiece      = 256 << 10 // bytes of a file per message to a machine
 )
 
@@ -38,7 +39,8 @@ type fileServices struct {
 // call Close.
 func NewFiles(conn Conn, token string) *Files {
 	return &Files{newClient(conn, token, maxFolderReply, func(through connect.HTTPClient, url string, options ...connect.ClientOption) fileServices {
-		return fileServices{agentv1connect.NewControlServiceClient(through, url, options...), agentv1connect.NewFileServiceClient(through, url, options...)}
+		control := agentv1connect.NewControlServiceClient(through, url, options...)
+		return fileServices{control, agentv1connect.NewFileServiceClient(through, url, append(options, connect.WithReadMaxBytes(maxPiece))...)}
 	})}
 }
 

@@ -24,6 +24,11 @@ const maxReplyHeader = 64 << 10
 // maxErrorText is the maximum length of the text of an error, in bytes.
 const maxErrorText = 8 << 10
 
+// maxUnread is how many bytes of one reply a machine may send before
+// this end has read them. HTTP/2 would otherwise buffer 4 MiB of each reply,
+// and a person can start any number of downloads without reading them.
+const maxUnread = 256 << 10
+
 // A Dial opens a stream to a daemon in a machine.
 type Dial = func(ctx context.Context) (net.Conn, error)
 
@@ -36,6 +41,7 @@ func NewClient(dial Dial) *http.Client {
 	h2c.SetUnencryptedHTTP2(true)
 	t := newTransport(dial)
 	t.Protocols = &h2c
+	t.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: maxUnread}
 	return &http.Client{Transport: transport{t}}
 }
 
