@@ -56,7 +56,10 @@ func (f *Fleet) Access(ctx context.Context, agentID string) (*Access, error) {
 	if err != nil {
 		return nil, machineFault(err)
 	}
-	l := f.machines.Use(m.ID())
+	l, err := f.machines.Visit(m.ID())
+	if err != nil {
+		return nil, err
+	}
 	leave := func() { f.machines.Leave(m.ID(), l) }
 	conn, bootID, err := f.awake(ctx, l, m, state)
 	if err != nil {

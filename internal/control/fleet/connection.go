@@ -9,6 +9,7 @@ import (
 
 	"aloft/internal/control/machine"
 	"aloft/internal/control/pod"
+	"aloft/internal/fault"
 )
 
 // Connections holds the connections to machines in use, one per machine, shared
@@ -107,6 +108,26 @@ func (c *Connection) Close() {
 func (cs *Connections) Use(id string) *Connection {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
+	return cs.use(id)
+}
+
+// maxVisits is how many users a machine may have at a time. A hostile machine
+// makes the server hold memory for each of them.
+const maxVisits = 512
+
+// Visit is like Use, but fails if the machine has maxVisits users. The error is
+// a fault.
+func (cs *Connections) Visit(id string) (*Connection, error) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if l := cs.byID[id]; l != nil && l.users >= maxVisits {
+		return nil, fault.Exhausted("the machine has %d connections", maxVisits).Named("rate_limit_exceeded").Hint("end some of them first")
+	}
+	return cs.use(id), nil
+}
+
+// use is Use. The caller holds cs.mu.
+func (cs *Connections) use(id string) *Connection {
 	if cs.byID == nil {
 		cs.byID = map[string]*Connection{}
 	}

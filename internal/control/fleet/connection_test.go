@@ -7,6 +7,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/fleet"
+	"aloft/internal/fault"
 )
 
 func TestIDNamesItsAgent(t *testing.T) {
@@ -64,4 +65,36 @@ func TestAlone(t *testing.T) {
 		}
 		giveBack()
 	})
+}
+
+// A machine has a limited number of visitors; its loop is not one of them.
+func TestVisitorsOfAMachine(t *testing.T) {
+	t.Parallel()
+	var all fleet.Connections
+	var last *fleet.Connection
+	for n := range 1000 {
+		l, err := all.Visit("m")
+		if fault.Is(err, fault.KindExhausted) {
+			if n != 512 {
+				t.Errorf("visitor %d is refused, want 513", n+1)
+			}
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = l
+	}
+	if _, err := all.Visit("m"); !fault.Is(err, fault.KindExhausted) {
+		t.Errorf("the last visitor: %v", err)
+	}
+	if _, err := all.Visit("other"); err != nil {
+		t.Errorf("another machine: %v", err)
+	}
+	loop := all.Use("m")
+	all.Leave("m", loop)
+	all.Leave("m", last)
+	if _, err := all.Visit("m"); err != nil {
+		t.Errorf("after one has left: %v", err)
+	}
 }

@@ -138,7 +138,10 @@ func (f *Fleet) DialPort(ctx context.Context, agentID string, port uint16) (net.
 	if err != nil {
 		return nil, err
 	}
-	l := f.machines.Use(m.ID())
+	l, err := f.machines.Visit(m.ID())
+	if err != nil {
+		return nil, err
+	}
 	letGo := sync.OnceFunc(func() { f.machines.Leave(m.ID(), l) })
 	conn, err := pod.DialPort(ctx, m, port)
 	if errors.Is(err, machine.ErrStopped) {

@@ -37,6 +37,7 @@ const (
 	dialWithin = 15 * time.Second
 	idleConn   = 30 * time.Second
 	maxHeader  = 256 << 10 // bytes of a response header
+	maxConns   = 128       // connections to a port; further requests wait
 )
 
 // signInPath is the only path that is not forwarded to the machine.
@@ -115,7 +116,7 @@ func New(c Config) (*Previews, error) {
 		Transport: &http.Transport{
 			DialContext:        p.dial,
 			DisableCompression: true, // forward bodies unchanged
-			IdleConnTimeout:    idleConn, MaxIdleConnsPerHost: 8, MaxResponseHeaderBytes: maxHeader,
+			IdleConnTimeout:    idleConn, MaxIdleConnsPerHost: 8, MaxConnsPerHost: maxConns, MaxResponseHeaderBytes: maxHeader,
 		},
 	}
 	return p, nil
