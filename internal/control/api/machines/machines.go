@@ -3,6 +3,7 @@ package machines
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -38,8 +39,7 @@ type Machines interface {
 
 // PTY is a connection whose messages the API relays unchanged.
 type PTY interface {
-	Read(ctx context.Context) (websocket.MessageType, []byte, error)
-	Write(ctx context.Context, kind websocket.MessageType, message []byte) error
+	messages
 	Close() error
 }
 
@@ -164,9 +164,9 @@ func Join(w http.ResponseWriter, r *http.Request, pty PTY) error {
 	var both sync.WaitGroup
 	both.Go(func() {
 		defer cancel()
-		_ = relay(ctx, pty.Write, ws.Read) // ends when the client leaves
+		_ = relay(ctx, pty, ws) // ends when the client leaves
 	})
-	end := relay(ctx, ws.Write, pty.Read)
+	end := relay(ctx, ws, pty)
 	if e, ok := errors.AsType[websocket.CloseError](end); ok {
 		_ = ws.Close(e.Code, e.Reason) // close before cancel, which would cut the connection
 	} else if ctx.Err() == nil {
@@ -178,19 +178,35 @@ func Join(w http.ResponseWriter, r *http.Request, pty PTY) error {
 }
 
 // relay passes messages on until either connection closes or fails, and returns
-// the reason.
-func relay(ctx context.Context, write func(context.Context, websocket.MessageType, []byte) error,
-	read func(context.Context) (websocket.MessageType, []byte, error)) error {
+// the reason. It holds no whole message: a machine's may have a MiB.
+func relay(ctx context.Context, to, from messages) error {
 	for {
-		kind, message, err := read(ctx)
+		kind, message, err := from.Reader(ctx)
 		if err != nil {
 			return err
 		}
-		within, cancel := context.WithTimeout(ctx, rest.WriteWithin)
-		err = write(within, kind, message)
-		cancel()
-		if err != nil {
+		if err := pass(ctx, to, kind, message); err != nil {
 			return err
 		}
 	}
+}
+
+// messages are the messages of a WebSocket.
+type messages interface {
+	Reader(ctx context.Context) (websocket.MessageType, io.Reader, error)
+	Writer(ctx context.Context, kind websocket.MessageType) (io.WriteCloser, error)
+}
+
+// pass writes one message.
+func pass(ctx context.Context, to messages, kind websocket.MessageType, message io.Reader) error {
+	ctx, cancel := context.WithTimeout(ctx, rest.WriteWithin)
+	defer cancel()
+	w, err := to.Writer(ctx, kind)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(w, message); err != nil {
+		return err
+	}
+	return w.Close()
 }
