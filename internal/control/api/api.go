@@ -98,6 +98,7 @@ type server struct {
 	answering keylock.Locks[[sha256.Size]byte] // locks of idempotent requests in progress: a repetition waits for the first request
 	limiter   *rest.Limiter                    // for all requests, per API key
 	larges    larges
+	progress  progress
 	receiving receiving
 	compress  func(http.Handler) http.HandlerFunc
 }

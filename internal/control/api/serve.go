@@ -75,6 +75,7 @@ func (s *server) serve(rt rest.Route) http.Handler {
 			ctx, cancel := context.WithTimeout(r.Context(), rest.ReplyWithin)
 			defer cancel()
 			r = r.WithContext(ctx)
+			defer readWithin(w, replyRead)()
 		}
 		var who account.APIKey
 		if !rt.Open {
@@ -97,6 +98,12 @@ func (s *server) serve(rt rest.Route) http.Handler {
 					return
 				}
 			}
+			end, err := s.progress.begin(r.Context(), rt, who.UserID)
+			if err != nil {
+				s.fail(w, r, log, err)
+				return
+			}
+			defer end()
 		}
 		done, err := s.larges.bound(w, r, rt, who)
 		if err != nil {
