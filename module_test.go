@@ -63,3 +63,30 @@ func importedByPrograms(t *testing.T) (theirs []string) {
 	}
 	return theirs
 }
+
+// TestDeepJSONIsRefused checks that no package passes hujson a text that nests without a
+// limit: hujson recurses, and a stack overflow ends the process.
+func TestDeepJSONIsRefused(t *testing.T) {
+	limits := map[string]string{ // what the file calls first, unless it is text.Deep
+		"internal/environment/script.go":  "readJSONC(",
+		"internal/guest/notebook/scan.go": "json.Valid(", // which limits the nesting to 10,000
+		"internal/policy/permit/add.go":   "Parse(\"permissions.json\"",
+	}
+	walk(t, func(file string) {
+		if !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+			return
+		}
+		limit, ok := limits[file]
+		if !ok {
+			limit = "text.Deep("
+		}
+		source := read(t, file)
+		parses := strings.Index(source, "hujson.Parse(")
+		if at := strings.Index(source, "hujson.Standardize("); parses < 0 || at >= 0 && at < parses {
+			parses = at
+		}
+		if before := strings.Index(source, limit); parses >= 0 && (before < 0 || before > parses) {
+			t.Errorf("%s: call %s before hujson", file, limit)
+		}
+	})
+}

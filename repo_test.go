@@ -57,7 +57,7 @@ var mayImport = map[string][]string{
 	"internal/agent/fork":     {"internal/agent", "internal/conversation"},
 	"internal/agent/repeat":   {"internal/tool"},
 	"internal/policy":         {},
-	"internal/policy/sandbox": {"internal/policy"},
+	"internal/policy/sandbox": {"internal/policy", "internal/text"},
 	"internal/policy/pattern": {},
 	"internal/policy/calls":   {},
 	"internal/redact":         {},
@@ -65,8 +65,8 @@ var mayImport = map[string][]string{
 	"internal/secret":         {"internal/fault"},
 	"internal/environment":    {"internal/policy"},
 	"internal/policy/shell":   {"internal/policy/pattern"},
-	"internal/policy/permit":  {"internal/policy/pattern", "internal/policy/shell"},
-	"internal/mcp":            {"internal/environment", "internal/conversation", "internal/policy/pattern", "internal/tool"},
+	"internal/policy/permit":  {"internal/policy/pattern", "internal/policy/shell", "internal/text"},
+	"internal/mcp":            {"internal/environment", "internal/conversation", "internal/policy/pattern", "internal/text", "internal/tool"},
 	"internal/allowance":      {},
 
 	// This package compiles filters for the tests of the packages that embed
@@ -213,7 +213,7 @@ var mayImport = map[string][]string{
 	"internal/guest/sshd":          {"internal/atomicfile", "internal/redact", "internal/guest/pty"},
 	"internal/guest/ripgrep":       {},
 	"internal/guest/lsp":           {"internal/atomicfile", "internal/gitcmd", "internal/guest/ripgrep"},
-	"internal/guest/hook":          {"internal/hook"},
+	"internal/guest/hook":          {"internal/hook", "internal/text"},
 	"internal/guest/rulefile":      {"internal/rule"},
 	"internal/guest/mcp":           {"internal/mcp", "internal/redact"},
 	"internal/guest/search":        {"internal/atomicfile", "internal/lockfile", "internal/guest/ripgrep"},

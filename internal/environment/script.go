@@ -23,7 +23,11 @@ func withKey(text, key, is string) (string, error) {
 	if strings.TrimSpace(text) == "" {
 		text = "{}"
 	}
-	value, err := hujson.Parse([]byte(strings.TrimPrefix(text, "\ufeff")))
+	text = strings.TrimPrefix(text, "\ufeff")
+	if _, err := readJSONC(text); err != nil { // hujson does not limit the nesting
+		return "", fmt.Errorf("it cannot be read: %s", err.message)
+	}
+	value, err := hujson.Parse([]byte(text))
 	if err != nil {
 		return "", fmt.Errorf("it cannot be read: %w", err)
 	}

@@ -29,9 +29,9 @@ func TestWithInstall(t *testing.T) {
 	if got, err := WithSnapshot("{\"snapshot\": \"POPULATED_FROM_SETTINGS\", \"image\": \"debian:12\"} // why\n", id); err != nil || !strings.Contains(got, `"`+id+`"`) || strings.Contains(got, "POPULATED") || !strings.Contains(got, "debian:12") || !strings.Contains(got, "// why") {
 		t.Errorf("with a snapshot: %q, %v", got, err)
 	}
-	for _, text := range []string{"{", "[]", `"x"`, "nonsense"} {
+	for _, text := range []string{"{", "[]", `"x"`, "nonsense", strings.Repeat("[", 1<<20)} {
 		if got, err := WithInstall(text, script); err == nil {
-			t.Errorf("%q: %q", text, got)
+			t.Errorf("%.60q: %.60q", text, got)
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"aloft/internal/text"
 )
 
 // State says whether a server can be called.
@@ -94,7 +96,7 @@ func Admit(s Server, instructions string, tools []Tool) Listing {
 
 // schema returns a schema in compact form and without invisible characters.
 func schema(raw json.RawMessage) json.RawMessage {
-	if len(raw) > 4*MaxSchema || !json.Valid(raw) || deep(raw) {
+	if len(raw) > 4*MaxSchema || !json.Valid(raw) || text.Deep(raw, text.MaxNesting) {
 		return anything
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))

@@ -12,14 +12,12 @@ import (
 	"github.com/tailscale/hujson"
 
 	"aloft/internal/environment"
+	"aloft/internal/text"
 )
 
 // Files are the files in which a repository configures its servers. Only the first
 // existing file is read.
 var Files = []string{".aloft/mcp.json", ".cursor/mcp.json"}
-
-// maxDepth limits the nesting of values; valid files use four levels.
-const maxDepth = 64
 
 // Parse reads the file called name: JSON with comments and trailing commas, as in
 //
@@ -89,8 +87,8 @@ func (r *reader) open() (hujson.Value, bool) {
 		r.wrong(0, "", "save the file as UTF-8", "the file is not valid UTF-8")
 	case len(bytes.TrimSpace(r.data)) == 0:
 		r.wrong(0, "", "write {} or remove the file", "the file is empty")
-	case deep(r.data):
-		r.wrong(0, "", `write {"mcpServers": {…}}`, "values are nested more than %d deep", maxDepth)
+	case text.Deep(r.data, text.MaxNesting):
+		r.wrong(0, "", `write {"mcpServers": {…}}`, "values are nested more than %d deep", text.MaxNesting)
 	default:
 		v, err := hujson.Parse(slices.Clone(r.data))
 		if err != nil {
@@ -122,42 +120,6 @@ func (r *reader) offset(line, column int) int {
 		at += next + 1
 	}
 	return at + max(column-1, 0)
-}
-
-// deep reports whether values are nested too deep to be parsed.
-func deep(data []byte) bool {
-	depth := 0
-	for i := 0; i < len(data); i++ {
-		switch data[i] {
-		case '{', '[':
-			if depth++; depth > maxDepth {
-				return true
-			}
-		case '}', ']':
-			depth--
-		case '"':
-			for i++; i < len(data) && data[i] != '"'; i++ {
-				if data[i] == '\\' {
-					i++
-				}
-			}
-		case '/':
-			end := ""
-			if rest := data[i:]; bytes.HasPrefix(rest, []byte("//")) {
-				end = "\n"
-			} else if bytes.HasPrefix(rest, []byte("/*")) {
-				end = "*/"
-			}
-			if end != "" {
-				skip := bytes.Index(data[i+2:], []byte(end))
-				if skip < 0 {
-					return false // invalid JSON, which is reported elsewhere
-				}
-				i += 1 + skip + len(end)
-			}
-		}
-	}
-	return false
 }
 
 // member is a key and its value.

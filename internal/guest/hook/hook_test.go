@@ -335,7 +335,7 @@ func TestWarnings(t *testing.T) {
 		`{`: "hooks.json", `{"version":2}`: "version 2", `{"hooks":{"onMoon":[]}}`: "onMoon", `{"hooks":{"stop":[{}]}}`: "no command",
 		`{"hooks":{"stop":[{"command":1}]}}`: "stop[0]", `{"hooks":{"stop":[{"type":"prompt","command":"x"}]}}`: `"prompt"`,
 		`{"hooks":{"stop":[{"command":"x","matcher":"(?=y)"}]}}`: "matcher", `[]`: "hooks.json",
-		strings.Repeat(" ", maxFile+1): "longer",
+		strings.Repeat(" ", maxFile+1): "longer", strings.Repeat("[", maxFile): "nested",
 	} {
 		s := Load(tree(t, map[string]string{"project/.cursor/hooks.json": text}))
 		if len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0], word) {

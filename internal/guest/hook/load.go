@@ -15,6 +15,7 @@ import (
 	"github.com/tailscale/hujson"
 
 	"aloft/internal/hook"
+	"aloft/internal/text"
 )
 
 // Sources are the sources of hooks.
@@ -166,6 +167,10 @@ func (s *Set) append(file string, event hook.Event, e entry, claude bool) {
 }
 
 func (s *Set) decode(file string, data []byte, to any) bool {
+	if text.Deep(data, text.MaxNesting) {
+		s.warn("%s: values are nested more than %d deep", file, text.MaxNesting)
+		return false
+	}
 	plain, err := hujson.Standardize(slices.Clone(bytes.TrimPrefix(data, []byte("\ufeff"))))
 	if err == nil {
 		err = json.Unmarshal(plain, to)

@@ -14,6 +14,7 @@ import (
 
 	"aloft/internal/policy/pattern"
 	"aloft/internal/policy/shell"
+	"aloft/internal/text"
 )
 
 // MaxFile is the maximum size of a permissions.json in bytes.
@@ -40,6 +41,9 @@ func Parse(file string, data []byte) (Permissions, error) {
 	data = []byte(strings.TrimPrefix(string(data), "\ufeff"))
 	if len(strings.TrimSpace(string(data))) == 0 {
 		return p, nil
+	}
+	if text.Deep(data, text.MaxNesting) {
+		return p, fmt.Errorf("%s: values are nested more than %d deep", file, text.MaxNesting)
 	}
 	plain, err := hujson.Standardize(slices.Clone(data))
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/tailscale/hujson"
 
 	"aloft/internal/policy"
+	"aloft/internal/text"
 )
 
 // Files are the paths of sandbox.json relative to the home folder and to the
@@ -50,8 +51,11 @@ const maxEntries = 10_000
 
 // Parse parses a sandbox.json, which may contain comments and trailing commas.
 // The error names the invalid key and the valid values.
-func Parse(text []byte) (*Layer, error) {
-	plain, err := hujson.Standardize(text)
+func Parse(file []byte) (*Layer, error) {
+	if text.Deep(file, text.MaxNesting) {
+		return nil, fmt.Errorf("values are nested more than %d deep", text.MaxNesting)
+	}
+	plain, err := hujson.Standardize(file)
 	if err != nil {
 		return nil, fmt.Errorf("not valid JSON: %w", err)
 	}

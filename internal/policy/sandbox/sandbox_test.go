@@ -62,9 +62,10 @@ func TestParseRefuses(t *testing.T) {
 		`{"networkPolicy": {"default":"x"}}`:  "allow or deny",
 		`{"networkPolicy": {"deny":["a b"]}}`: "a b",
 		`{"networkPolicy": {"allow":["https://x.test"]}}`: "https://x.test",
+		strings.Repeat("[", 1<<20):                        "nested",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v, want %q", text, err, says)
+			t.Errorf("%.60s: %v, want %q", text, err, says)
 		}
 	}
 }
