@@ -16,6 +16,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/lexer"
+	"github.com/goccy/go-yaml/token"
 )
 
 // Aloft's own subagents.
@@ -162,9 +164,9 @@ func Parse(file string, data []byte) (d Definition, complaints []string, ok bool
 	head := map[string]any{}
 	if !found {
 		complain("has no front matter between two lines of ---")
-	} else if err := yaml.Unmarshal([]byte(front), &head); err != nil {
+	} else if !bounded(front) || yaml.Unmarshal([]byte(front), &head) != nil {
 		head = plainPairs(front) // not valid YAML, for example because of a colon in the description
-		complain("its front matter is not YAML; it is read line by line")
+		complain("its front matter is not YAML, or has aliases or more than %d tokens; it is read line by line", maxTokens)
 	}
 	text := func(key string) string {
 		v, ok := head[key]
@@ -254,6 +256,17 @@ func cutFront(text string) (front, body string, found bool) {
 		return "", text, false
 	}
 	return front, body, true
+}
+
+// maxTokens limits the YAML tokens of front matter.
+const maxTokens = 1000
+
+// bounded reports whether the cost of parsing front matter as YAML is limited. A few
+// aliases of aliases would stand for billions of values, and the parser's cost grows
+// with the square of the nesting.
+func bounded(front string) bool {
+	tokens := lexer.Tokenize(front)
+	return len(tokens) <= maxTokens && !slices.ContainsFunc(tokens, func(t *token.Token) bool { return t.Type == token.AliasType })
 }
 
 // plainPairs parses lines of key: value.

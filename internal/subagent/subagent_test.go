@@ -1,6 +1,7 @@
 package subagent
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -70,6 +71,31 @@ func TestCollect(t *testing.T) {
 	all, complaints := Collect([]File{file(".cursor/agents/a.md"), file(".claude/agents/a.md"), file(".claude/agents/b.md"), {Path: "c.md"}})
 	if len(all) != 2 || all[0].File != ".cursor/agents/a.md" || all[1].Name != "b" || len(complaints) != 3 {
 		t.Errorf("%+v, %q", all, complaints)
+	}
+}
+
+// Front matter that is expensive as YAML is read line by line.
+func TestExpensiveFrontMatter(t *testing.T) {
+	aliases := "a0: &a0 {x: 1}\n"
+	for i := 1; i < 20; i++ {
+		all := strings.Repeat(fmt.Sprintf("*a%d,", i-1), 9)
+		aliases += fmt.Sprintf("a%d: &a%d\n  <<: [%s]\n  b: *a%d\n", i, i, strings.TrimSuffix(all, ","), i-1)
+	}
+	for name, front := range map[string]string{
+		"Aliases": aliases, "Brackets": "a: " + strings.Repeat("[", 50_000), "Lists": strings.Repeat("- ", 25_000), "Tags": strings.Repeat("!a ", 20_000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := "---\nname: a\ndescription: d\n" + front + "\n---\nx"
+			var d Definition
+			var complaints []string
+			used := testing.AllocsPerRun(1, func() { d, complaints, _ = Parse("a.md", []byte(text)) })
+			if d.Name != "a" || d.Description != "d" || len(complaints) != 1 || !strings.Contains(complaints[0], "line by line") {
+				t.Errorf("%+v, %q", d, complaints)
+			}
+			if used > 1_000_000 {
+				t.Errorf("%.0f allocations", used)
+			}
+		})
 	}
 }
 
