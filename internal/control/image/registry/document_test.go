@@ -28,33 +28,37 @@ func TestSwollenDocuments(t *testing.T) {
 		"configuration": {kind, fmt.Sprintf(`{"schemaVersion":2,"config":{"mediaType":"application/vnd.oci.image.config.v1+json","size":%d,"digest":"sha256:%x"}}`,
 			len(config), sha256.Sum256([]byte(config)))},
 	} {
-		t.Run(name, func(t *testing.T) {
-			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				switch {
-				case strings.Contains(r.URL.Path, "/manifests/"):
-					w.Header().Set("Content-Type", c.kind)
-					_, _ = io.WriteString(w, c.manifest) // the client may hang up
-				case strings.Contains(r.URL.Path, "/blobs/"):
-					_, _ = io.WriteString(w, config)
+		for _, redirected := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s redirected=%v", name, redirected), func(t *testing.T) {
+				s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					switch {
+					case redirected && strings.HasPrefix(r.URL.Path, "/v2/app/"):
+						http.Redirect(w, r, "/elsewhere"+strings.NewReplacer("manifests", "m", "blobs", "b").Replace(r.URL.Path), http.StatusTemporaryRedirect)
+					case strings.Contains(r.URL.Path, "/manifests/"), strings.Contains(r.URL.Path, "/m/"):
+						w.Header().Set("Content-Type", c.kind)
+						_, _ = io.WriteString(w, c.manifest) // the client may hang up
+					case strings.Contains(r.URL.Path, "/blobs/"), strings.Contains(r.URL.Path, "/b/"):
+						_, _ = io.WriteString(w, config)
+					}
+				}))
+				defer s.Close()
+				host := strings.TrimPrefix(s.URL, "http://")
+				client := New(Config{Named: []string{host}})
+				ref, err := client.Parse(host + "/app:1")
+				if err != nil {
+					t.Fatal(err)
 				}
-			}))
-			defer s.Close()
-			host := strings.TrimPrefix(s.URL, "http://")
-			client := New(Config{Named: []string{host}})
-			ref, err := client.Parse(host + "/app:1")
-			if err != nil {
-				t.Fatal(err)
-			}
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			_, err = client.Resolve(t.Context(), ref)
-			runtime.ReadMemStats(&after)
-			if !errors.Is(err, errTooLarge) {
-				t.Errorf("error is %v, want %v", err, errTooLarge)
-			}
-			if got := after.TotalAlloc - before.TotalAlloc; got > most {
-				t.Errorf("it allocates %d MiB", got>>20)
-			}
-		})
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				_, err = client.Resolve(t.Context(), ref)
+				runtime.ReadMemStats(&after)
+				if !errors.Is(err, errTooLarge) {
+					t.Errorf("error is %v, want %v", err, errTooLarge)
+				}
+				if got := after.TotalAlloc - before.TotalAlloc; got > most {
+					t.Errorf("it allocates %d MiB", got>>20)
+				}
+			})
+		}
 	}
 }

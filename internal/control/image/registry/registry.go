@@ -131,6 +131,7 @@ type Image struct {
 // Limits of a registry's responses.
 const (
 	maxDocument = 8 << 20 // bytes of a manifest or configuration
+	maxHeader   = 256 << 10
 	maxLayers   = 127
 	maxValues   = 50_000 // JSON values of a manifest or configuration
 )

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"path"
 	"slices"
 	"strings"
 	"syscall"
@@ -37,6 +38,7 @@ func (c *Client) transport() http.RoundTripper {
 		return &http.Transport{
 			Proxy: http.ProxyFromEnvironment, DialContext: dial, ForceAttemptHTTP2: true,
 			TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: time.Minute, IdleConnTimeout: time.Minute, MaxIdleConnsPerHost: 8,
+			MaxResponseHeaderBytes: maxHeader,
 		}
 	}
 	g := &guard{client: c, named: make(named.DialContext), proxied: make(dialer.DialContext)}
@@ -68,18 +70,27 @@ type guard struct {
 	named, foreign, proxied http.RoundTripper
 }
 
-// RoundTrip implements [http.RoundTripper]. Manifests are limited in size
-// before they are decoded.
+// RoundTrip implements [http.RoundTripper]. Replies that the library decodes are
+// limited in size first; only blobs are not.
 func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := g.send(r)
-	if err == nil && strings.Contains(r.URL.Path, "/manifests/") {
+	if err == nil && !isBlob(r) {
 		resp.Body = &document{ReadCloser: resp.Body}
 	}
 	return resp, err
 }
 
-// A document limits the body of a manifest. The library reads up to 100 MiB of
-// a manifest, and needs several times as much memory to decode it.
+// isBlob reports whether a request, or the request that was redirected to it, is for a
+// blob: /v2/<name>/blobs/<digest>. A redirect may lead to any path.
+func isBlob(r *http.Request) bool {
+	for r.Response != nil && r.Response.Request != nil {
+		r = r.Response.Request
+	}
+	return path.Base(path.Dir(r.URL.Path)) == "blobs"
+}
+
+// A document limits the body of a reply that is not a blob. The library reads up to
+// 100 MiB of a manifest, and needs several times as much memory to decode it.
 type document struct {
 	io.ReadCloser
 	meter text.Meter
