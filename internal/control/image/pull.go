@@ -83,7 +83,7 @@ func (s *Store) pull(ctx context.Context, ref registry.Reference, tell *teller) 
 				_ = errors.Join(lockfile.Unlock(blob), blob.Close())
 			}
 			var err error
-			if blob, err = s.lockBlob(ctx, l.digest); err != nil {
+			if blob, err = s.lockBlob(ctx, l); err != nil {
 				return err
 			}
 			return s.fetch(ctx, l, blob, dir, all, tell)
@@ -153,9 +153,12 @@ func (s *Store) fetch(ctx context.Context, l remoteLayer, blob *os.File, dir str
 var errMadeByOther = errors.New("made by another")
 
 // lockBlob opens and locks the file that a blob is downloaded into, so that one
-// of several concurrent callers downloads it and the others wait.
-func (s *Store) lockBlob(ctx context.Context, digest string) (*os.File, error) {
-	return lockfile.Create(ctx, filepath.Join(s.dir, "blobs", digest+".part"))
+// of several concurrent callers downloads it and the others wait. Each registry has its
+// own file: a registry that never finishes a blob must not delay the pull of the
+// same blob from another registry.
+func (s *Store) lockBlob(ctx context.Context, l remoteLayer) (*os.File, error) {
+	host := sha256.Sum256([]byte(l.of.Host()))
+	return lockfile.Create(ctx, filepath.Join(s.dir, "blobs", fmt.Sprintf("%s-%x.part", l.digest, host[:8])))
 }
 
 // tries is the number of consecutive attempts to download a blob without

@@ -128,6 +128,9 @@ type Image struct {
 	client *http.Client
 }
 
+// Host returns the registry of the image, with its port.
+func (i *Image) Host() string { return i.repo.RegistryStr() }
+
 // Limits of a registry's responses.
 const (
 	maxDocument = 8 << 20 // bytes of a manifest or configuration
