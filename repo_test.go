@@ -130,7 +130,7 @@ var mayImport = map[string][]string{
 	"internal/control/schedule":                        {"NOUNS", "internal/control/fleet", "internal/control/gateway", "internal/control/live", "internal/control/loop", "internal/control/loop/...", "internal/control/model", "internal/control/store"},
 	"internal/control/review":                          {"NOUNS", "internal/control/store", "internal/control/model"},
 	"internal/control/gateway":                         {"NOUNS", "internal/control/lfs", "internal/control/mirror", "internal/control/repourl"},
-	"internal/control/lfs":                             {"NOUNS"},
+	"internal/control/lfs":                             {"NOUNS", "internal/control/outbound"},
 	"internal/control/identity":                        {"internal/atomicfile", "NOUNS", "internal/lockfile"},
 	"internal/control/gateway/gittest":                 {"internal/need"},
 	"internal/control/artifact":                        {"NOUNS", "internal/control/keylock"},

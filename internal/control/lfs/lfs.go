@@ -25,6 +25,7 @@ import (
 	"syscall"
 	"time"
 
+	"aloft/internal/control/outbound"
 	"aloft/internal/fault"
 	"aloft/internal/policy"
 	"aloft/internal/text"
@@ -304,9 +305,12 @@ func (c *Client) client(of server) *http.Client {
 		ResponseHeaderTimeout: time.Minute, TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: time.Minute,
 		MaxIdleConnsPerHost: 4, DisableCompression: true,
 	}
-	made := &http.Client{Transport: t, CheckRedirect: func(_ *http.Request, via []*http.Request) error {
+	made := &http.Client{Transport: t, CheckRedirect: func(to *http.Request, via []*http.Request) error {
 		if len(via) > maxRedirects {
 			return errors.New("too many redirects")
+		}
+		if !outbound.SameOrigin(to.URL, via[0].URL) { // net/http ignores the port and the scheme, and trusts subdomains
+			to.Header.Del("Authorization")
 		}
 		return nil
 	}}

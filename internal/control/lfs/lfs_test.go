@@ -20,3 +20,30 @@ func TestBatchOfManyValues(t *testing.T) {
 		t.Errorf("error is %v", err)
 	}
 }
+
+// A redirect does not carry the server's credential to another origin. Go's client
+// would keep it for another port or for a subdomain.
+func TestRedirectCarriesNoCredential(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, _, ok := r.BasicAuth(); ok {
+			t.Error("another port of the host gets the credential")
+		}
+		_, _ = io.WriteString(w, `{"objects":[]}`)
+	}))
+	defer other.Close()
+	own := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, token, _ := r.BasicAuth(); token != "secret" {
+			t.Error("the server itself does not get the credential")
+		}
+		switch r.URL.Path {
+		case "/o/r.git/info/lfs/objects/batch":
+			http.Redirect(w, r, "/moved", http.StatusTemporaryRedirect)
+		default:
+			http.Redirect(w, r, other.URL+"/x", http.StatusTemporaryRedirect)
+		}
+	}))
+	defer own.Close()
+	if _, err := New(nil, nil).Batch(t.Context(), Remote{Endpoint: own.URL + "/o/r.git/info/lfs", Username: "aloft", Token: "secret", Named: true}, "download", nil); err != nil {
+		t.Error(err)
+	}
+}
