@@ -187,7 +187,7 @@ func (q *request) lfsUpload(ctx context.Context) {
 	}
 	sum, finder := sha256.New(), q.s.secrets.Finder()
 	found := writerFunc(func(p []byte) (int, error) { finder.Found(p); return len(p), nil })
-	n, err := io.Copy(io.MultiWriter(spool, sum, found), io.LimitReader(q.body, q.object.Size+1))
+	n, err := io.Copy(io.MultiWriter(&spoolWriter{to: spool, room: q.g.hasRoom}, sum, found), io.LimitReader(q.body, q.object.Size+1))
 	switch {
 	case err != nil:
 		q.failLFS("git lfs upload", err)
@@ -212,6 +212,29 @@ func (q *request) lfsUpload(ctx context.Context) {
 	}
 	q.log("git lfs upload", "done", "oid", q.object.OID, "bytes", n)
 	q.w.WriteHeader(http.StatusOK)
+}
+
+// roomEvery is the number of bytes of an upload after which the room on the disk is
+// checked again. Up to [mirror.SmallPack] bytes it is not checked, as for pushes.
+const roomEvery = 32 << 20
+
+// A spoolWriter writes an upload to a file while the disk has room.
+type spoolWriter struct {
+	to      io.Writer
+	room    func() error
+	written int64
+	next    int64 // when to check the room
+}
+
+// Write implements [io.Writer].
+func (s *spoolWriter) Write(p []byte) (int, error) {
+	if s.written += int64(len(p)); s.written > max(s.next, mirror.SmallPack) {
+		if err := s.room(); err != nil {
+			return 0, err
+		}
+		s.next = s.written + roomEvery
+	}
+	return s.to.Write(p)
 }
 
 // writerFunc is a function that implements [io.Writer].

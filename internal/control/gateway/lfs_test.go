@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -107,6 +108,16 @@ func TestLargeFilesRefused(t *testing.T) {
 		m, _ := largeFiles(t, w, mayPush)
 		m.commit("r", "mine", map[string]string{"b.bin": strings.Repeat("mine", 1000)})
 		m.fails("r", []string{"lfs", "push", "origin", "HEAD"}, "this server accepts at most 1024")
+	})
+	t.Run("DiskNearlyFull", func(t *testing.T) {
+		w := newWorld(t, func(w *world) { w.cfg.Room = func() error { return errors.New("the disk is nearly full") } })
+		m, store := largeFiles(t, w, mayPush)
+		small, large := "small", noise(2<<20)
+		m.commit("r", "mine", map[string]string{"b.bin": small, "c.bin": large})
+		m.fails("r", []string{"lfs", "push", "origin", "HEAD"}, "the server's disk is nearly full")
+		if store.Has(large) || !store.Has(small) {
+			t.Errorf("uploaded: large %v, small %v", store.Has(large), store.Has(small))
+		}
 	})
 	t.Run("Address", func(t *testing.T) {
 		w := newWorld(t)
