@@ -20,6 +20,10 @@ import (
 // MaxFile is the maximum size of a permissions.json in bytes.
 const MaxFile = 1 << 20
 
+// maxEntries is the maximum number of entries of a list: each command of a line is
+// compared with each entry.
+const maxEntries = 1000
+
 // Permissions are the content of permissions.json. A nil list was missing in
 // the file; an empty list was present and has no entries.
 type Permissions struct {
@@ -88,6 +92,9 @@ func list(file, key string, data json.RawMessage) ([]string, error) {
 	out := []string{}
 	if err := json.Unmarshal(data, &out); err != nil {
 		return nil, fmt.Errorf("%s: %s must be a list of strings, [\"…\"]", file, key)
+	}
+	if len(out) > maxEntries {
+		return nil, fmt.Errorf("%s: %s has %d entries; at most %d are allowed", file, key, len(out), maxEntries)
 	}
 	return out, nil
 }

@@ -40,6 +40,7 @@ func TestParseRefuses(t *testing.T) {
 		`[]`: "the file", `{"terminalAllowlist": "ls"}`: "terminalAllowlist", `{"mcpAllowlist": [1]}`: "mcpAllowlist",
 		`{"autoRun": []}`: "autoRun", `{"autoRun": {"block_instructions": "x"}}`: "autoRun.block_instructions", `{`: "permissions.json",
 		strings.Repeat(" ", MaxFile+1): "longer", strings.Repeat("[", MaxFile): "nested",
+		`{"terminalAllowlist": ["a"` + strings.Repeat(`,"a"`, maxEntries) + "]}": "at most 1000",
 	} {
 		p, err := Parse("permissions.json", []byte(in))
 		if err == nil || !strings.Contains(err.Error(), word) {

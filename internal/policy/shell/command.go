@@ -44,8 +44,13 @@ func (j *judge) judgeCommand(words []word) (entry, why string) {
 		if why != "" {
 			return "", why
 		}
+		if len(inner) > 0 && j.wrapped == maxWrappers {
+			return "", fmt.Sprintf("it has more than %d wrappers", maxWrappers)
+		}
 		if len(inner) > 0 {
+			j.wrapped++
 			j.command(spoken(inner), inner)
+			j.wrapped--
 			return "", "-"
 		}
 	}

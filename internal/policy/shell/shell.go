@@ -22,8 +22,13 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// MaxLine is the maximum size in bytes of a line that is judged.
-const MaxLine = 64 << 10
+// Limits of a line that is judged. Judging takes time that grows with the square
+// of the nesting.
+const (
+	MaxLine     = 64 << 10 // bytes
+	maxGroups   = 2000     // opening parentheses and braces, also in quotes
+	maxWrappers = 16       // wrappers of one command, as in `nice env timeout 1 ls`
+)
 
 // A Verdict is the decision about a line.
 type Verdict struct {
@@ -83,6 +88,8 @@ func unreadable(line string) string {
 	switch {
 	case len(line) > MaxLine:
 		return fmt.Sprintf("the line is longer than %d bytes", MaxLine)
+	case strings.Count(line, "(")+strings.Count(line, "{") > maxGroups:
+		return fmt.Sprintf("the line has more than %d parentheses and braces", maxGroups)
 	case !utf8.ValidString(line):
 		return "the line is not valid UTF-8"
 	case wordGoesOn.MatchString(line):
@@ -111,6 +118,7 @@ type judge struct {
 	commands []Command
 	why      string // the first reason against the line
 	inside   int    // nesting depth of substitutions
+	wrapped  int    // number of wrappers around the current command
 	git      Git
 	runsGit  bool
 }

@@ -185,3 +185,25 @@ func BenchmarkJudge(b *testing.B) {
 		list.Judge(`go test ./... 2>&1 | grep -v "no test files" | wc -l && git status`)
 	}
 }
+
+// Lines whose cost grows with the square of their length are refused before that.
+func TestExpensiveLines(t *testing.T) {
+	list := Compile([]string{"ls", "env", "nice"})
+	for name, c := range map[string]struct{ line, why string }{
+		"subshells":     {strings.Repeat("(", MaxLine), "parentheses and braces"},
+		"arithmetic":    {"echo $((" + strings.Repeat("(", MaxLine-10), "parentheses and braces"},
+		"substitutions": {strings.Repeat("$(", MaxLine/2), "parentheses and braces"},
+		"wrappers":      {strings.Repeat("env nice ", MaxLine/9-10) + "ls", "more than 16 wrappers"},
+	} {
+		var v Verdict
+		if used := testing.AllocsPerRun(1, func() { v = list.Judge(c.line) }); used > 1_000_000 {
+			t.Errorf("%s: %.0f allocations", name, used)
+		}
+		if v.Allowed || !strings.Contains(v.Why, c.why) {
+			t.Errorf("%s: %+.300v", name, v.Why)
+		}
+	}
+	if v := list.Judge(strings.Repeat("nice ", maxWrappers) + "ls"); !v.Allowed {
+		t.Errorf("%d wrappers: %s", maxWrappers, v.Why)
+	}
+}
