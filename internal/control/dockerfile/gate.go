@@ -317,15 +317,22 @@ func (g gate) argument(rest string, seen *stages) {
 	}
 }
 
+// maxExpanded is the maximum size in bytes of an expanded text. Names of images are
+// shorter.
+const maxExpanded = 4096
+
 var variable = regexp.MustCompile(`\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?:(:?-)([A-Za-z0-9._/:@-]*))?\})`)
 
 // expand substitutes $NAME, ${NAME}, ${NAME:-default} and ${NAME-default}, and
 // refuses every other use of $.
 func expand(text string, values map[string]string) (string, error) {
-	why := ""
+	why, size := "", len(text)
 	out := variable.ReplaceAllStringFunc(text, func(v string) string {
 		m := variable.FindStringSubmatch(v)
 		value, set := values[m[1]+m[2]]
+		if size += len(value); size > maxExpanded {
+			return "" // a few lines of ARG B=$A$A would double the value forty times
+		}
 		switch {
 		case set && (value != "" || m[3] != ":-"):
 			return value
@@ -335,6 +342,9 @@ func expand(text string, values map[string]string) (string, error) {
 		why = v
 		return ""
 	})
+	if size > maxExpanded {
+		return "", fmt.Errorf("the values in %.80q are longer than %d bytes", text, maxExpanded)
+	}
 	if why != "" {
 		return "", fmt.Errorf("%s has no value before the build: give it one by ARG before the first FROM", why)
 	}

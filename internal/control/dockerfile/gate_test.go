@@ -1,6 +1,7 @@
 package dockerfile
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -206,6 +207,24 @@ func TestCachesOfRepositories(t *testing.T) {
 }
 
 // TestTriggers checks the ONBUILD triggers of base images.
+// Values that double with each line do not fill the memory.
+func TestGateBoundsValues(t *testing.T) {
+	text := "ARG A0=xxxxxxxx\n"
+	for i := range 24 {
+		text += fmt.Sprintf("ARG A%d=$A%d$A%d\n", i+1, i, i)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := testGate(t).pass(text + "FROM $A24\n")
+	runtime.ReadMemStats(&after)
+	if err == nil || !strings.Contains(err.Error(), "has no value") {
+		t.Errorf("error is %.200v", err)
+	}
+	if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > 8 {
+		t.Errorf("it allocates %d MiB", used)
+	}
+}
+
 func TestTriggers(t *testing.T) {
 	for text, want := range map[string]bool{
 		"COPY . /app": true, "RUN make  && make install": true, "ADD x /x": true, "ARG X": true,
