@@ -225,6 +225,20 @@ func TestGateBoundsValues(t *testing.T) {
 	}
 }
 
+// The cost of a step of many lines is linear in its length.
+func TestGateJoinsLines(t *testing.T) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := testGate(t).pass("FROM scratch\nRUN " + strings.Repeat("a \\\n", 20_000) + "b\n")
+	runtime.ReadMemStats(&after)
+	if err != nil {
+		t.Error(err)
+	}
+	if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > 50 {
+		t.Errorf("it allocates %d MiB", used)
+	}
+}
+
 func TestTriggers(t *testing.T) {
 	for text, want := range map[string]bool{
 		"COPY . /app": true, "RUN make  && make install": true, "ADD x /x": true, "ARG X": true,

@@ -74,9 +74,10 @@ func instructions(text string) (all []instruction, err error) {
 			continue
 		}
 		in := instruction{line: i + 1}
+		var joined strings.Builder // a step may have hundreds of thousands of lines
 		for more := true; more && i < len(lines); i++ {
 			line := lines[i]
-			if bare := strings.TrimSpace(line); in.text != "" && (bare == "" || bare[0] == '#') {
+			if bare := strings.TrimSpace(line); joined.Len() > 0 && (bare == "" || bare[0] == '#') {
 				continue // comments are allowed between continued lines
 			}
 			if bothSlashes.MatchString(line) {
@@ -87,14 +88,14 @@ func instructions(text string) (all []instruction, err error) {
 			} else {
 				more = false
 			}
-			if in.text == "" {
+			if joined.Len() == 0 {
 				line = strings.TrimLeft(line, " \t")
 			}
-			in.text += line
+			joined.WriteString(line)
 			in.end = i + 1
 		}
 		i--
-		in.text = strings.Trim(in.text, " \t")
+		in.text = strings.Trim(joined.String(), " \t")
 		if in.text == "" {
 			continue // only a backslash
 		}
