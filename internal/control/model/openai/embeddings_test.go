@@ -1,0 +1,82 @@
+package openai_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"aloft/internal/control/model"
+	"aloft/internal/control/model/modeltest"
+	"aloft/internal/control/model/openai"
+)
+
+func TestEmbeddings(t *testing.T) {
+	s := modeltest.NewEmbeddings(t)
+	embed := func(name, key string, texts ...string) ([][]float32, int64, error) {
+		return openai.NewEmbeddings(openai.Config{Name: name, BaseURL: s.URL + "/", Key: key}).Embed(t.Context(), texts)
+	}
+	one, _, err := embed(modeltest.Embedding, modeltest.Key, "a kite")
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, tokens, err := embed(modeltest.Embedding, modeltest.Key, "a boat", "a kite")
+	if err != nil || tokens != 4 || len(two) != 2 || !cmp.Equal(two[1], one[0]) || cmp.Equal(two[0], one[0]) {
+		t.Errorf("%d vectors, %d tokens, %v: want those of both texts, in order", len(two), tokens, err)
+	}
+
+	// A server may send the vectors in another order, or without indexes.
+	s.Send(func(v [][]float32) any {
+		return map[string]any{"data": []map[string]any{{"index": 1, "embedding": v[1]}, {"index": 0, "embedding": v[0]}}}
+	})
+	if swapped, tokens, err := embed(modeltest.Embedding, modeltest.Key, "a boat", "a kite"); err != nil || tokens != 0 || !cmp.Equal(swapped, two) {
+		t.Errorf("in another order: %d tokens, %v", tokens, err)
+	}
+	s.Send(func(v [][]float32) any {
+		return map[string]any{"data": []map[string]any{{"embedding": v[0]}, {"embedding": v[1]}}}
+	})
+	if plain, _, err := embed(modeltest.Embedding, modeltest.Key, "a boat", "a kite"); err != nil || !cmp.Equal(plain, two) {
+		t.Errorf("without indexes: %v", err)
+	}
+	s.Send(nil)
+
+	reason := func(_ [][]float32, _ int64, err error) model.Reason {
+		e, ok := errors.AsType[*model.Error](err)
+		if !ok || strings.Contains(err.Error(), modeltest.Key) {
+			t.Errorf("got %v", err)
+			return ""
+		}
+		return e.Reason
+	}
+	got := map[string]model.Reason{
+		"wrong key":     reason(embed(modeltest.Embedding, "sk-wrong", "x")),
+		"unknown model": reason(embed("text-embedding-9", modeltest.Key, "x")),
+		"an empty text": reason(embed(modeltest.Embedding, modeltest.Key, "x", "")),
+	}
+	s.Fail(http.StatusTooManyRequests, 0)
+	got["busy"] = reason(embed(modeltest.Embedding, modeltest.Key, "x"))
+	s.Fail(0, 0)
+	for what, data := range map[string][]map[string]any{
+		"too few":          {{"index": 0, "embedding": []float32{1}}},
+		"one twice":        {{"index": 0, "embedding": []float32{1}}, {"index": 0, "embedding": []float32{1}}},
+		"one too many":     {{"index": 0, "embedding": []float32{1}}, {"index": 1, "embedding": []float32{1}}, {"index": 2, "embedding": []float32{1}}},
+		"unequal widths":   {{"index": 0, "embedding": []float32{1}}, {"index": 1, "embedding": []float32{1, 0}}},
+		"no direction":     {{"index": 0, "embedding": []float32{1}}, {"index": 1, "embedding": []float32{0}}},
+		"too wide":         {{"index": 0, "embedding": make([]float32, 5000)}, {"index": 1, "embedding": make([]float32, 5000)}},
+		"words":            {{"index": 0, "embedding": "one"}, {"index": 1, "embedding": "two"}},
+		"a negative index": {{"index": -1, "embedding": []float32{1}}},
+	} {
+		s.Send(func([][]float32) any { return map[string]any{"data": data} })
+		got[what] = reason(embed(modeltest.Embedding, modeltest.Key, "x", "y"))
+	}
+	want := map[string]model.Reason{
+		"wrong key": model.Unauthorized, "unknown model": model.NotFound, "an empty text": model.BadRequest, "busy": model.RateLimited,
+		"too few": model.BadReply, "one twice": model.BadReply, "one too many": model.BadReply, "unequal widths": model.BadReply,
+		"no direction": model.BadReply, "too wide": model.BadReply, "words": model.BadReply, "a negative index": model.BadReply,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
