@@ -43,6 +43,7 @@ var doors = map[string]door{
 	"internal/control/pod/serve.go server":        {1, "a machine, to the repositories and the branch of its run", "internal/control/gateway/refuse_test.go TestCredential"},
 	"internal/control/fleet/identity.go route":    {1, "a machine, for a token that says whose it is", "internal/control/fleet/identity_test.go TestTokensAreOfTheAgentWhoseMachineAsks"},
 	"internal/telemetry/relay.go route":           {1, "a machine, with measurements of exec-daemon's own", "internal/telemetry/relay_test.go TestRelayKeepsWhatIsExecDaemonsOwn"},
+	"internal/control/embed/embed.go route":       {1, "a machine, with texts for its code search, to the operator's model", "internal/control/embed/embed_test.go TestRelayRefuses"},
 	"internal/control/egress/process.go listener": {1, "the server, by a socket in a machine's folder, which is root's", ""},
 	"internal/control/egress/serve.go server":     {1, "the same", ""},
 	"internal/control/egress/serve.go route":      {2, "the same", ""},
