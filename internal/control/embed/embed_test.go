@@ -13,14 +13,14 @@ import (
 
 	"aloft/internal/control/embed"
 	"aloft/internal/control/model"
-	"aloft/internal/control/model/modeltest"
 	"aloft/internal/control/model/openai"
+	"aloft/internal/embeddingtest"
 )
 
-func newRelay(t *testing.T, count func(context.Context, int64)) (*embed.Relay, *modeltest.EmbeddingServer) {
-	s := modeltest.NewEmbeddings(t)
-	m := openai.NewEmbeddings(openai.Config{Name: modeltest.Embedding, BaseURL: s.URL, Key: modeltest.Key})
-	return embed.New(m, modeltest.Embedding, count), s
+func newRelay(t *testing.T, count func(context.Context, int64)) (*embed.Relay, *embeddingtest.Server) {
+	s := embeddingtest.New(t)
+	m := openai.NewEmbeddings(openai.Config{Name: embeddingtest.Model, BaseURL: s.URL, Key: embeddingtest.Key})
+	return embed.New(m, embeddingtest.Model, count), s
 }
 
 // post sends a request as the machine of an agent would, and returns the status
@@ -36,7 +36,7 @@ func post(h http.Handler, request any) (int, string) {
 }
 
 func ask(texts ...string) map[string]any {
-	return map[string]any{"model": modeltest.Embedding, "input": texts, "encoding_format": "float"}
+	return map[string]any{"model": embeddingtest.Model, "input": texts, "encoding_format": "float"}
 }
 
 func plain(s string) string { return s }
@@ -65,7 +65,7 @@ func TestRelay(t *testing.T) {
 	if diff := cmp.Diff([]string{"the password is [REDACTED]", "a kite"}, sent); diff != "" {
 		t.Error(diff)
 	}
-	if strings.Contains(body, modeltest.Key) {
+	if strings.Contains(body, embeddingtest.Key) {
 		t.Error("the machine got the key")
 	}
 }
@@ -77,14 +77,14 @@ func TestRelayRefuses(t *testing.T) {
 	for name, bad := range map[string]any{
 		"no JSON":         []byte("<html>"),
 		"another model":   map[string]any{"model": "gpt-image-1", "input": []string{"x"}},
-		"base64":          map[string]any{"model": modeltest.Embedding, "input": []string{"x"}, "encoding_format": "base64"},
+		"base64":          map[string]any{"model": embeddingtest.Model, "input": []string{"x"}, "encoding_format": "base64"},
 		"no texts":        ask(),
 		"too many texts":  ask(make([]string, model.MaxEmbedded+1)...),
 		"an empty text":   ask("x", " \n"),
 		"a long text":     ask(long + "x"),
 		"too much text":   ask(strings.Fields(strings.Repeat(long+" ", model.MaxEmbeddedTotal/len(long)+1))...),
-		"not a list":      map[string]any{"model": modeltest.Embedding, "input": "x"},
-		"tokens, no text": map[string]any{"model": modeltest.Embedding, "input": []int{1, 2}},
+		"not a list":      map[string]any{"model": embeddingtest.Model, "input": "x"},
+		"tokens, no text": map[string]any{"model": embeddingtest.Model, "input": []int{1, 2}},
 	} {
 		if code, body := post(h, bad); code != http.StatusBadRequest || !strings.Contains(body, `"message"`) {
 			t.Errorf("%s: %d %s", name, code, body)

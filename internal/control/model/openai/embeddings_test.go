@@ -9,20 +9,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"aloft/internal/control/model"
-	"aloft/internal/control/model/modeltest"
 	"aloft/internal/control/model/openai"
+	"aloft/internal/embeddingtest"
 )
 
 func TestEmbeddings(t *testing.T) {
-	s := modeltest.NewEmbeddings(t)
+	s := embeddingtest.New(t)
 	embed := func(name, key string, texts ...string) ([][]float32, int64, error) {
 		return openai.NewEmbeddings(openai.Config{Name: name, BaseURL: s.URL + "/", Key: key}).Embed(t.Context(), texts)
 	}
-	one, _, err := embed(modeltest.Embedding, modeltest.Key, "a kite")
+	one, _, err := embed(embeddingtest.Model, embeddingtest.Key, "a kite")
 	if err != nil {
 		t.Fatal(err)
 	}
-	two, tokens, err := embed(modeltest.Embedding, modeltest.Key, "a boat", "a kite")
+	two, tokens, err := embed(embeddingtest.Model, embeddingtest.Key, "a boat", "a kite")
 	if err != nil || tokens != 4 || len(two) != 2 || !cmp.Equal(two[1], one[0]) || cmp.Equal(two[0], one[0]) {
 		t.Errorf("%d vectors, %d tokens, %v: want those of both texts, in order", len(two), tokens, err)
 	}
@@ -31,32 +31,32 @@ func TestEmbeddings(t *testing.T) {
 	s.Send(func(v [][]float32) any {
 		return map[string]any{"data": []map[string]any{{"index": 1, "embedding": v[1]}, {"index": 0, "embedding": v[0]}}}
 	})
-	if swapped, tokens, err := embed(modeltest.Embedding, modeltest.Key, "a boat", "a kite"); err != nil || tokens != 0 || !cmp.Equal(swapped, two) {
+	if swapped, tokens, err := embed(embeddingtest.Model, embeddingtest.Key, "a boat", "a kite"); err != nil || tokens != 0 || !cmp.Equal(swapped, two) {
 		t.Errorf("in another order: %d tokens, %v", tokens, err)
 	}
 	s.Send(func(v [][]float32) any {
 		return map[string]any{"data": []map[string]any{{"embedding": v[0]}, {"embedding": v[1]}}}
 	})
-	if plain, _, err := embed(modeltest.Embedding, modeltest.Key, "a boat", "a kite"); err != nil || !cmp.Equal(plain, two) {
+	if plain, _, err := embed(embeddingtest.Model, embeddingtest.Key, "a boat", "a kite"); err != nil || !cmp.Equal(plain, two) {
 		t.Errorf("without indexes: %v", err)
 	}
 	s.Send(nil)
 
 	reason := func(_ [][]float32, _ int64, err error) model.Reason {
 		e, ok := errors.AsType[*model.Error](err)
-		if !ok || strings.Contains(err.Error(), modeltest.Key) {
+		if !ok || strings.Contains(err.Error(), embeddingtest.Key) {
 			t.Errorf("got %v", err)
 			return ""
 		}
 		return e.Reason
 	}
 	got := map[string]model.Reason{
-		"wrong key":     reason(embed(modeltest.Embedding, "sk-wrong", "x")),
-		"unknown model": reason(embed("text-embedding-9", modeltest.Key, "x")),
-		"an empty text": reason(embed(modeltest.Embedding, modeltest.Key, "x", "")),
+		"wrong key":     reason(embed(embeddingtest.Model, "sk-wrong", "x")),
+		"unknown model": reason(embed("text-embedding-9", embeddingtest.Key, "x")),
+		"an empty text": reason(embed(embeddingtest.Model, embeddingtest.Key, "x", "")),
 	}
 	s.Fail(http.StatusTooManyRequests, 0)
-	got["busy"] = reason(embed(modeltest.Embedding, modeltest.Key, "x"))
+	got["busy"] = reason(embed(embeddingtest.Model, embeddingtest.Key, "x"))
 	s.Fail(0, 0)
 	for what, data := range map[string][]map[string]any{
 		"too few":          {{"index": 0, "embedding": []float32{1}}},
@@ -69,7 +69,7 @@ func TestEmbeddings(t *testing.T) {
 		"a negative index": {{"index": -1, "embedding": []float32{1}}},
 	} {
 		s.Send(func([][]float32) any { return map[string]any{"data": data} })
-		got[what] = reason(embed(modeltest.Embedding, modeltest.Key, "x", "y"))
+		got[what] = reason(embed(embeddingtest.Model, embeddingtest.Key, "x", "y"))
 	}
 	want := map[string]model.Reason{
 		"wrong key": model.Unauthorized, "unknown model": model.NotFound, "an empty text": model.BadRequest, "busy": model.RateLimited,

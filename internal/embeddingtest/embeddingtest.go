@@ -1,12 +1,15 @@
-package modeltest
+// Package embeddingtest has a fake of OpenAI's embeddings API, for tests of both
+// the control plane and the guest. It refuses what the API refuses.
+package embeddingtest
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"math"
 	"net/http"
@@ -18,21 +21,25 @@ import (
 	"unicode"
 )
 
-// Embedding is the name of the model of an [EmbeddingServer].
-const Embedding = "text-embedding-3-small"
+// The only model and key that a [Server] accepts. Another key gets 401, another
+// model 404.
+const (
+	Model = "text-embedding-3-small"
+	Key   = "sk-embed-0123456789abcdef"
+)
 
 // Limits of OpenAI's embeddings API.
 const (
 	maxInputs      = 2048
 	maxInputTokens = 8192
 	maxAllTokens   = 300_000
-	embeddingWidth = 256
+	width          = 256
 )
 
-// EmbeddingServer is a fake of OpenAI's embeddings API. The more words two texts
+// Server is a fake of OpenAI's embeddings API. The more words two texts
 // have in common, the more similar their embeddings are. Its methods are safe
 // for concurrent use.
-type EmbeddingServer struct {
+type Server struct {
 	URL string // the base_url in a user's configuration
 
 	mu      sync.Mutex
@@ -44,9 +51,9 @@ type EmbeddingServer struct {
 	edit    func(vectors [][]float32) any
 }
 
-// NewEmbeddings starts a server that implements OpenAI's embeddings API.
-func NewEmbeddings(t testing.TB) *EmbeddingServer {
-	s := &EmbeddingServer{meaning: map[string]string{}}
+// New starts a server that implements OpenAI's embeddings API.
+func New(t testing.TB) *Server {
+	s := &Server{meaning: map[string]string{}}
 	h := httptest.NewServer(http.HandlerFunc(s.serve))
 	t.Cleanup(h.Close)
 	s.URL = h.URL + "/v1"
@@ -54,7 +61,7 @@ func NewEmbeddings(t testing.TB) *EmbeddingServer {
 }
 
 // Synonyms makes words mean the same as the first of them.
-func (s *EmbeddingServer) Synonyms(words ...string) {
+func (s *Server) Synonyms(words ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, w := range words {
@@ -64,14 +71,14 @@ func (s *EmbeddingServer) Synonyms(words ...string) {
 
 // Inputs returns every text for which the server has sent an embedding, and the
 // number of valid requests.
-func (s *EmbeddingServer) Inputs() (texts []string, requests int) {
+func (s *Server) Inputs() (texts []string, requests int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.inputs), s.asked
 }
 
 // Forget clears what Inputs returns.
-func (s *EmbeddingServer) Forget() {
+func (s *Server) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.inputs, s.asked = nil, 0
@@ -79,7 +86,7 @@ func (s *EmbeddingServer) Forget() {
 
 // Fail makes the server answer valid requests with a status, after the given
 // number of requests; status 0 makes it answer normally again.
-func (s *EmbeddingServer) Fail(status, after int) {
+func (s *Server) Fail(status, after int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.status, s.after = status, after
@@ -87,13 +94,13 @@ func (s *EmbeddingServer) Fail(status, after int) {
 
 // Send replaces the replies to valid requests by what edit returns; nil makes
 // the server answer normally again.
-func (s *EmbeddingServer) Send(edit func(vectors [][]float32) any) {
+func (s *Server) Send(edit func(vectors [][]float32) any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.edit = edit
 }
 
-func (s *EmbeddingServer) serve(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, 64<<20))
 	if err != nil {
 		return
@@ -102,7 +109,7 @@ func (s *EmbeddingServer) serve(w http.ResponseWriter, r *http.Request) {
 	defer s.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
 	status, reply, err := http.StatusOK, any(nil), error(nil)
-	texts, encoding, tokens, err := embeddingRequest(r, body)
+	texts, encoding, tokens, err := parse(r, body)
 	if err == nil {
 		s.asked++
 		if s.status != 0 && s.asked > s.after {
@@ -120,16 +127,16 @@ func (s *EmbeddingServer) serve(w http.ResponseWriter, r *http.Request) {
 		if s.edit != nil {
 			reply = s.edit(vectors)
 		} else {
-			reply = EmbeddingReply(vectors, encoding, tokens)
+			reply = Reply(vectors, encoding, tokens)
 		}
 	}
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(reply)
 }
 
-// EmbeddingReply returns a reply of the API with the given vectors. encoding is
+// Reply returns a reply of the API with the given vectors. encoding is
 // float or base64.
-func EmbeddingReply(vectors [][]float32, encoding string, tokens int) any {
+func Reply(vectors [][]float32, encoding string, tokens int) any {
 	data := make([]object, len(vectors))
 	for i, v := range vectors {
 		data[i] = object{"object": "embedding", "index": i, "embedding": v}
@@ -141,12 +148,22 @@ func EmbeddingReply(vectors [][]float32, encoding string, tokens int) any {
 			data[i]["embedding"] = base64.StdEncoding.EncodeToString(raw)
 		}
 	}
-	return object{"object": "list", "data": data, "model": Embedding, "usage": object{"prompt_tokens": tokens, "total_tokens": tokens}}
+	return object{"object": "list", "data": data, "model": Model, "usage": object{"prompt_tokens": tokens, "total_tokens": tokens}}
 }
 
-// embeddingRequest returns the texts of a request, the encoding of the reply and
+type object = map[string]any
+
+// refusal is the reply to a request that is rejected.
+type refusal struct {
+	status int
+	words  string
+}
+
+func (r refusal) Error() string { return r.words }
+
+// parse returns the texts of a request, the encoding of the reply and
 // the number of tokens. The error is a [refusal].
-func embeddingRequest(r *http.Request, body []byte) (texts []string, encoding string, tokens int, err error) {
+func parse(r *http.Request, body []byte) (texts []string, encoding string, tokens int, err error) {
 	refuse := func(status int, format string, args ...any) ([]string, string, int, error) {
 		return nil, "", 0, refusal{status, fmt.Sprintf(format, args...)}
 	}
@@ -166,7 +183,9 @@ func embeddingRequest(r *http.Request, body []byte) (texts []string, encoding st
 		EncodingFormat string          `json:"encoding_format"`
 		User           string          `json:"user"`
 	}
-	if err := strict(body, &q); err != nil {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&q); err != nil {
 		return refuse(http.StatusBadRequest, "Unrecognized request argument supplied: %v", err)
 	}
 	var one string
@@ -178,7 +197,7 @@ func embeddingRequest(r *http.Request, body []byte) (texts []string, encoding st
 	switch {
 	case q.Model == "":
 		return refuse(http.StatusBadRequest, "you must provide a model parameter")
-	case q.Model != Embedding:
+	case q.Model != Model:
 		return refuse(http.StatusNotFound, "The model `%s` does not exist or you do not have access to it.", q.Model)
 	case q.EncodingFormat != "" && q.EncodingFormat != "float" && q.EncodingFormat != "base64":
 		return refuse(http.StatusBadRequest, "'%s' is not one of ['float', 'base64'] - 'encoding_format'", q.EncodingFormat)
@@ -205,18 +224,16 @@ func embeddingRequest(r *http.Request, body []byte) (texts []string, encoding st
 
 // vector returns the embedding of a text, of length 1: each word adds a fixed
 // direction.
-func (s *EmbeddingServer) vector(text string) []float32 {
-	sum := make([]float64, embeddingWidth)
+func (s *Server) vector(text string) []float32 {
+	sum := make([]float64, width)
 	sum[0] = 0.1 // a text without words has a direction too
 	for _, word := range strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) }) {
 		if m := s.meaning[word]; m != "" {
 			word = m
 		}
-		h := fnv.New64a()
-		_, _ = h.Write([]byte(word))
-		n := h.Sum64()
-		sum[n%embeddingWidth]++
-		sum[n>>32%embeddingWidth]++
+		for i, b := range sha256.Sum256([]byte(word)) {
+			sum[i*width/sha256.Size+int(b&7)] += float64(b>>7)*2 - 1
+		}
 	}
 	length := 0.0
 	for _, x := range sum {
