@@ -2,113 +2,42 @@ package search
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"time"
+	"unicode"
 )
 
+// Limits of requests to the endpoint. The server's relay allows as many texts
+// and bytes, and one request more at once.
 const (
-	embedTime      = 20 * time.Second
-	embedChunks    = 64      // number of candidates that are reordered by meaning
-	embedBytes     = 4000    // maximum length of a text that is sent, in bytes
-	embedAnswer    = 8 << 20 // bytes of a response
-	embedKept      = 4096    // number of cached vectors
-	embedDimension = 8192    // numbers in a vector
+	embedBatch     = 64        // texts of a request
+	embedBytes     = 4000      // bytes of a piece's lines
+	embedTotal     = 256 << 10 // bytes of a request's texts
+	embedAtOnce    = 3         // concurrent requests, besides the query's
+	embedAnswer    = 8 << 20   // bytes of a response
+	embedDimension = 4096      // numbers in a vector
 )
 
 // Embedder gets embeddings from an endpoint with OpenAI's interface, POST
-// /v1/embeddings, to compare texts with a query. It sends the query, and the pieces of
-// code that the keyword search found. Its methods are safe for concurrent use.
+// /v1/embeddings, to compare pieces of code with a query. It sends both. Its
+// methods are safe for concurrent use.
 type Embedder struct {
 	URL    string // up to and including /v1
 	Model  string
 	Key    string       // empty for none
 	Client *http.Client // nil for the default client
-
-	mu    sync.Mutex
-	cache map[string][]float32 // cached vectors by text, at most embedKept
 }
 
-// order reorders the first hits by both keywords and meaning. On an error the
-// order is unchanged.
-func (e *Embedder) order(ctx context.Context, dir, question string, hits []hit) ([]hit, error) {
-	n := min(len(hits), embedChunks)
-	if n < 2 {
-		return hits, nil
-	}
-	input := []string{question}
-	for _, h := range hits[:n] {
-		input = append(input, h.text(dir))
-	}
-	vectors, err := e.vectors(ctx, input)
-	if err != nil {
-		return hits, err
-	}
-	out := slices.Clone(hits)
-	most := out[0].score
-	for i := range out[:n] {
-		near := cosine(vectors[0], vectors[i+1])
-		out[i].score = (out[i].score/most + near) / 2 * most
-	}
-	slices.SortFunc(out[:n], byScore)
-	return out, nil
-}
-
-// text returns the text of a hit, with its path.
-func (h hit) text(dir string) string {
-	text, _, _ := read(filepath.Join(dir, h.name)) // if the file is gone, only the path remains
-	lines := bytes.SplitAfter(text, []byte("\n"))
-	e := h.segment.extents[h.chunk]
-	from := min(int(e.line)-1, len(lines))
-	to := min(from+int(e.lines), len(lines))
-	body := bytes.Join(lines[from:to], nil)
-	return strings.ToValidUTF8(h.name+"\n"+string(body[:min(len(body), embedBytes)]), "\uFFFD")
-}
-
-// vectors returns the vector of every input, from the cache or the endpoint.
-func (e *Embedder) vectors(ctx context.Context, input []string) ([][]float32, error) {
-	out := make([][]float32, len(input))
-	var ask []string
-	var at []int
-	e.mu.Lock()
-	for i, text := range input {
-		if out[i] = e.cache[text]; out[i] == nil {
-			ask, at = append(ask, text), append(at, i)
-		}
-	}
-	e.mu.Unlock()
-	if len(ask) == 0 {
-		return out, nil
-	}
-	got, err := e.post(ctx, ask)
-	if err != nil {
-		return nil, err
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.cache == nil || len(e.cache) > embedKept {
-		e.cache = make(map[string][]float32)
-	}
-	for i, v := range got {
-		out[at[i]] = v
-		e.cache[ask[i]] = v
-	}
-	return out, nil
-}
-
-func (e *Embedder) post(ctx context.Context, input []string) ([][]float32, error) {
-	ctx, stop := context.WithTimeout(ctx, embedTime)
-	defer stop()
-	body, err := json.Marshal(map[string]any{"model": e.Model, "input": input, "encoding_format": "float"})
+// embed returns the vector of every text.
+func (e *Embedder) embed(ctx context.Context, texts []string) ([][]float32, error) {
+	body, err := json.Marshal(map[string]any{"model": e.Model, "input": texts, "encoding_format": "float"})
 	if err != nil {
 		return nil, err
 	}
@@ -120,11 +49,7 @@ func (e *Embedder) post(ctx context.Context, input []string) ([][]float32, error
 	if e.Key != "" {
 		req.Header.Set("Authorization", "Bearer "+e.Key)
 	}
-	client := e.Client
-	if client == nil {
-		client = http.DefaultClient
-	}
-	resp, err := client.Do(req)
+	resp, err := cmp.Or(e.Client, http.DefaultClient).Do(req)
 	if err != nil {
 		return nil, err
 	}
@@ -134,12 +59,28 @@ func (e *Embedder) post(ctx context.Context, input []string) ([][]float32, error
 	case err != nil:
 		return nil, err
 	case resp.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("it answered %s", resp.Status)
+		return nil, errors.New(strings.TrimSpace("it answered " + resp.Status + " " + reasonIn(raw)))
 	}
-	return readVectors(raw, len(input))
+	return readVectors(raw, len(texts))
 }
 
-// readVectors parses a response for n inputs.
+// reasonIn returns the message of an error response, on one short line.
+func reasonIn(raw []byte) string {
+	var answer struct{ Error struct{ Message string } }
+	_ = json.Unmarshal(raw, &answer) // without a message, the status has to do
+	line := strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(answer.Error.Message, "\uFFFD"))
+	if len(line) > 300 {
+		line = strings.ToValidUTF8(line[:300], "") + "…"
+	}
+	return line
+}
+
+// readVectors parses a response for n texts.
 func readVectors(raw []byte, n int) ([][]float32, error) {
 	var answer struct {
 		Data []struct {
@@ -157,25 +98,58 @@ func readVectors(raw []byte, n int) ([][]float32, error) {
 		}
 		out[d.Index] = d.Embedding
 	}
-	if slices.ContainsFunc(out, func(v []float32) bool { return v == nil }) {
-		return nil, errors.New("the response lacks vectors")
+	if slices.ContainsFunc(out, func(v []float32) bool { return v == nil || len(v) != len(out[0]) }) {
+		return nil, errors.New("the response lacks vectors, or they differ in width")
 	}
 	return out, nil
 }
 
-// cosine returns the similarity of two vectors, from 0 to 1.
-func cosine(a, b []float32) float64 {
-	if len(a) != len(b) {
-		return 0
+// batches splits texts into requests, and returns the index of the first text
+// of each, and then len(texts).
+func batches(texts []string) []int {
+	at, size := []int{0}, 0
+	for i, t := range texts {
+		if i-at[len(at)-1] == embedBatch || size+len(t) > embedTotal {
+			at, size = append(at, i), 0
+		}
+		size += len(t)
 	}
-	var dot, x, y float64
-	for i := range a {
-		dot += float64(a[i]) * float64(b[i])
-		x += float64(a[i]) * float64(a[i])
-		y += float64(b[i]) * float64(b[i])
-	}
-	if x == 0 || y == 0 {
-		return 0
-	}
-	return max(0, dot/math.Sqrt(x*y))
+	return append(at, len(texts))
 }
+
+// embedAll gets the vectors of many texts with concurrent requests. After an
+// error, it returns the vectors that it has got; those of other texts are nil.
+func (e *Embedder) embedAll(ctx context.Context, texts []string) ([][]float32, error) {
+	out := make([][]float32, len(texts))
+	at := batches(texts)
+	turns := make(chan struct{}, embedAtOnce)
+	failed := make(chan error, len(at))
+	for i := range at[1:] {
+		turns <- struct{}{}
+		if len(failed) > 0 {
+			<-turns
+			break // requests under way may still succeed
+		}
+		go func() {
+			defer func() { <-turns }()
+			got, err := e.embed(ctx, texts[at[i]:at[i+1]])
+			if err != nil {
+				failed <- err
+				return
+			}
+			copy(out[at[i]:at[i+1]], got)
+		}()
+	}
+	for range embedAtOnce {
+		turns <- struct{}{} // waits for every request
+	}
+	select {
+	case err := <-failed:
+		return out, err
+	default:
+		return out, nil
+	}
+}
+
+// failure formats the error of the endpoint for the model.
+func failure(err error) string { return fmt.Sprintf("because the embedding endpoint failed: %v", err) }

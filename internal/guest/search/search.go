@@ -5,10 +5,8 @@
 //
 // Symbols are found by regular expressions for languages where these suffice, such as Go
 // and Python, and by universal-ctags for others, if it is installed. A configured
-// [Embedder] also ranks the best candidates by meaning; without it, nothing leaves the
-// machine.
-//
-// The index does not understand code: it knows no types, calls or synonyms.
+// [Embedder] also ranks by meaning; without it, nothing leaves the machine, and the
+// index knows no synonyms. The index knows no types or calls.
 package search
 
 import (
@@ -59,6 +57,7 @@ type Index struct {
 	current  map[string]location
 	beyond   int // number of files left out
 	left     int64
+	meaning  *meaning // nil without an Embedder
 }
 
 // location says where a file's chunks are.
@@ -154,12 +153,13 @@ func (x *Index) answer(ctx context.Context, q Query, want []term) (Answer, error
 	if err != nil {
 		return Answer{}, err
 	}
-	if x.cfg.Embed != nil {
-		if hits, err = x.cfg.Embed.order(ctx, x.cfg.Dir, q.Text, hits); err != nil {
-			if ctx.Err() != nil {
-				return Answer{}, context.Cause(ctx)
-			}
-			a.Notes = append(a.Notes, "ranked by keywords only, because the embedding endpoint failed: "+err.Error())
+	if x.meaning != nil {
+		var note string
+		if hits, note = x.byMeaning(ctx, q, hits); note != "" {
+			a.Notes = append(a.Notes, note)
+		}
+		if ctx.Err() != nil {
+			return Answer{}, context.Cause(ctx)
 		}
 	}
 	a.Results = x.results(q, want, hits)
@@ -198,6 +198,9 @@ func (x *Index) open() error {
 	default:
 		x.ctags = x.cfg.Ctags
 	}
+	if x.cfg.Embed != nil {
+		x.meaning = &meaning{embedder: x.cfg.Embed, files: make(map[string]pieces)}
+	}
 	return x.openSegments()
 }
 
@@ -225,7 +228,7 @@ func (x *Index) openSegments() error {
 		number, err := strconv.Atoi(stem)
 		name := filepath.Join(x.dir, e.Name())
 		if !isSegment || err != nil || number < 0 || number > 1e9 {
-			if e.Name() != "lock" && e.Type().IsRegular() {
+			if e.Name() != "lock" && e.Name() != vectorsName && e.Type().IsRegular() {
 				_ = os.Remove(name) // incompletely written
 			}
 			continue

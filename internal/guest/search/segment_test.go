@@ -2,10 +2,7 @@ package search
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"sort"
@@ -106,57 +103,4 @@ func FuzzForeign(f *testing.F) {
 		_, _ = readTags(bytes.NewReader(data))
 		_, _ = readVectors(data, 2)
 	})
-}
-
-// TestEmbeddings uses a real HTTP endpoint. Its model knows two words.
-func TestEmbeddings(t *testing.T) {
-	asked := 0
-	status := http.StatusOK
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked++
-		var in struct {
-			Model string
-			Input []string
-		}
-		if json.NewDecoder(r.Body).Decode(&in) != nil || in.Model != "m" || r.URL.Path != "/v1/embeddings" || r.Header.Get("Authorization") != "Bearer key" {
-			w.WriteHeader(http.StatusBadRequest)
-			return
-		}
-		w.WriteHeader(status)
-		type vector struct {
-			Index     int       `json:"index"`
-			Embedding []float32 `json:"embedding"`
-		}
-		var out []vector
-		for i, text := range in.Input {
-			v := []float32{0.1, 0.1}
-			if strings.Contains(text, "car") || strings.Contains(text, "vehicle") {
-				v[0] = 1
-			}
-			if strings.Contains(text, "boat") {
-				v[1] = 1
-			}
-			out = append(out, vector{i, v})
-		}
-		_ = json.NewEncoder(w).Encode(map[string]any{"data": out})
-	}))
-	defer server.Close()
-	x, _ := small(t, map[string]string{
-		"boat.txt": "repair repair repair of a boat\n", "vehicle.txt": "how to repair what drives, and much more beside it\n",
-	})
-	x.cfg.Embed = &Embedder{URL: server.URL + "/v1", Model: "m", Key: "key"}
-	for range 2 {
-		a := ask(t, x, Query{Text: "repair car"})
-		if got := paths(a); len(got) != 2 || got[0] != "vehicle.txt" || len(a.Notes) != 0 {
-			t.Errorf("%q, %q", got, a.Notes)
-		}
-	}
-	if asked != 1 {
-		t.Errorf("the endpoint was asked %d times, want once", asked)
-	}
-	status = http.StatusInternalServerError
-	a := ask(t, x, Query{Text: "repair car now"})
-	if got := paths(a); len(got) != 2 || got[0] != "boat.txt" || len(a.Notes) != 1 || !strings.Contains(a.Notes[0], "500") {
-		t.Errorf("without it: %q, %q", got, a.Notes)
-	}
 }
