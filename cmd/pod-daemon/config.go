@@ -25,6 +25,7 @@ func parse(args []string, getenv func(string) string, bin string, stderr io.Writ
 	flags.StringVar(&c.Socket, "socket", socket, "unix socket for the control plane (ALOFT_POD_SOCKET)")
 	flags.StringVar(&c.GitAddr, "git-listen", "127.0.0.1:26499", "address of the git gateway for git in the machine")
 	flags.StringVar(&c.TraceAddr, "trace-listen", "127.0.0.1:26498", "address that accepts exec-daemon's telemetry, if the control plane asks for it")
+	flags.StringVar(&c.EmbedAddr, "embed-listen", "127.0.0.1:26497", "address where exec-daemon requests embeddings, if the control plane offers them")
 	flags.StringVar(&c.ExecAddr, "exec-addr", "127.0.0.1:26053", "exec-daemon's address")
 	flags.StringVar(&c.PTYAddr, "pty-addr", "127.0.0.1:26054", "address of exec-daemon's PTY server")
 	flags.StringVar(&c.ManageAddr, "manage-listen", "127.0.0.1:26500", "address of the management services; empty for none")
@@ -47,7 +48,7 @@ func parse(args []string, getenv func(string) string, bin string, stderr io.Writ
 	if flags.NArg() > 0 {
 		return c, fmt.Errorf("%q: pod-daemon takes flags only; see --help", flags.Arg(0))
 	}
-	for _, addr := range []string{c.GitAddr, c.TraceAddr, c.ExecAddr, c.PTYAddr, c.ManageAddr, c.InsideAddr} {
+	for _, addr := range []string{c.GitAddr, c.TraceAddr, c.EmbedAddr, c.ExecAddr, c.PTYAddr, c.ManageAddr, c.InsideAddr} {
 		if addr == "" && (c.ManageAddr == "" || c.InsideAddr == "") {
 			continue
 		}

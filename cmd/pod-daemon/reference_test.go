@@ -49,6 +49,7 @@ var ports = []struct {
 	{26053, "exec-daemon", "`agent.v1`: Connect, gRPC and gRPC-Web", ""},
 	{26054, "exec-daemon", "[PTYs over WebSockets](pty.md)", ""},
 	{26058, nobody, "the usual port of noVNC: the dashboard contains its own, and VNC uses the machine's connection to the control plane", ""},
+	{26497, "pod-daemon", "embeddings for exec-daemon's code search (HTTP, as OpenAI's `/v1/embeddings`)", "`embedding_model` in the server's [configuration](config.md)"},
 	{26498, "pod-daemon", "exec-daemon's traces, metrics and logs (OTLP over gRPC)", "`telemetry` in the server's [configuration](config.md), without ghost mode"},
 	{26499, "pod-daemon", "git access to the gateway (HTTP)", ""},
 	{26500, "pod-daemon", "`pod.v1.ManagementService`, for root: the token is in `/run/aloft-git/management-token`", ""},

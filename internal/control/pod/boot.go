@@ -75,6 +75,7 @@ type Boot struct {
 	GitCredential string            // credential of the machine's git for the gateway
 	User          string            // user who runs the agent's processes; "" is the machine's default
 	Trace         bool              // exec-daemon sends spans over this connection
+	Embedding     string            // model of the embeddings that exec-daemon requests over this connection; "" for none
 }
 
 // Checkout describes a repository in the workspace.
@@ -195,6 +196,8 @@ func (c *Conn) Boot(ctx context.Context, b Boot, onStep func(Step)) (Ready, erro
 		GitCredential: b.GitCredential,
 		User:          b.User,
 		Trace:         b.Trace,
+
+		EmbeddingModel: b.Embedding,
 	}))
 	if overdue(ctx, err) {
 		return Ready{}, errBootLimit

@@ -13,6 +13,7 @@ type options struct {
 	redactor *redact.Redactor
 	tokens   http.Handler
 	spans    http.Handler
+	embed    http.Handler
 	tell     func(error)
 	waits
 }
@@ -42,6 +43,9 @@ func Tokens(h http.Handler) Option { return func(o *options) { o.tokens = h } }
 
 // Spans receives the spans that exec-daemon records, as OTLP.
 func Spans(h http.Handler) Option { return func(o *options) { o.spans = h } }
+
+// Embeddings handles exec-daemon's requests for embeddings.
+func Embeddings(h http.Handler) Option { return func(o *options) { o.embed = h } }
 
 // TellExceeded makes the connection call tell once, with the reason, if the
 // machine has exceeded a limit and the connection is closed because of that.

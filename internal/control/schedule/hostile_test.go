@@ -50,7 +50,7 @@ func TestHostileMachines(t *testing.T) {
 			}
 		}}, "machine_flood"},
 		"sends garbage on every stream it may open": {evil{connected: func(ctx context.Context, c *mux.Conn) {
-			for _, name := range []string{mux.Git, mux.Token, mux.Telemetry, mux.Pod, mux.Exec, mux.SSH, mux.PTY, mux.Port(22), "nonsense"} {
+			for _, name := range []string{mux.Git, mux.Token, mux.Telemetry, mux.Embeddings, mux.Pod, mux.Exec, mux.SSH, mux.PTY, mux.Port(22), "nonsense"} {
 				if s, err := c.Open(ctx, name); err == nil {
 					go garbage(s)
 				}

@@ -170,27 +170,37 @@ func (b *boot) network(ctx context.Context, _ func(string)) (string, error) {
 	b.d.mu.Lock()
 	defer b.d.mu.Unlock()
 	if !begun {
-		var lc net.ListenConfig
-		l, err := lc.Listen(ctx, "tcp", b.d.cfg.GitAddr)
-		if err != nil {
+		if b.d.git, err = b.d.listenOut(ctx, b.d.cfg.GitAddr, mux.Git); err != nil {
 			return "", fmt.Errorf("git's port: %w", err)
 		}
-		b.d.git = l
-		go b.d.serveOut(l, mux.Git)
 		if taken := b.d.servePorts(ctx); taken != "" {
 			detail += "; " + taken
 		}
 	}
+	// A machine works without these two.
 	if b.req.GetTrace() && b.d.spans == nil {
-		var lc net.ListenConfig
-		if l, err := lc.Listen(ctx, "tcp", b.d.cfg.TraceAddr); err != nil {
-			detail += "; no traces: " + err.Error() // a machine works without traces
-		} else {
-			b.d.spans = l
-			go b.d.serveOut(l, mux.Telemetry)
+		if b.d.spans, err = b.d.listenOut(ctx, b.d.cfg.TraceAddr, mux.Telemetry); err != nil {
+			detail += "; no traces: " + err.Error()
+		}
+	}
+	if b.req.GetEmbeddingModel() != "" && b.d.embed == nil {
+		if b.d.embed, err = b.d.listenOut(ctx, b.d.cfg.EmbedAddr, mux.Embeddings); err != nil {
+			detail += "; no embeddings: " + err.Error()
 		}
 	}
 	return detail, nil
+}
+
+// listenOut listens on an address and forwards its connections to the control
+// plane, as streams with the given name.
+func (d *Daemon) listenOut(ctx context.Context, addr, name string) (net.Listener, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	go d.serveOut(l, name)
+	return l, nil
 }
 
 // execDaemon starts exec-daemon. If exec-daemon is already running, it keeps running
@@ -278,6 +288,9 @@ func (d *Daemon) execCommand(b *boot, token string) *exec.Cmd {
 	d.mu.Lock()
 	if d.spans != nil {
 		cmd.Args = append(cmd.Args, "--ghost-mode=false", "--trace-insecure", "--trace-endpoint", "http://"+d.spans.Addr().String())
+	}
+	if model := b.req.GetEmbeddingModel(); model != "" && d.embed != nil {
+		cmd.Args = append(cmd.Args, "--embedding-url", "http://"+d.embed.Addr().String()+"/v1", "--embedding-model", model)
 	}
 	d.mu.Unlock()
 	cmd.Dir = path

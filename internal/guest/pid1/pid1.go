@@ -34,6 +34,7 @@ import (
 type Config struct {
 	Socket     string // where the control plane connects
 	TraceAddr  string // host:port to which exec-daemon sends trace spans
+	EmbedAddr  string // host:port where exec-daemon requests embeddings
 	GitAddr    string // host:port of the git gateway in the machine; port 0 is any free port
 	ExecAddr   string // host:port of exec-daemon
 	PTYAddr    string // host:port of exec-daemon's PTY server
@@ -83,6 +84,7 @@ type Daemon struct {
 	repos  []*checkout.Repository // in the order of the Boot request
 	git    net.Listener           // nil until booted
 	spans  net.Listener           // nil unless Boot asked for traces
+	embed  net.Listener           // nil unless Boot named a model for embeddings
 	screen *screen                // nil until booted, or if the image has no VNC server
 }
 
@@ -198,14 +200,13 @@ func (d *Daemon) end(server *podServer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), d.cfg.StopLimit)
 	defer cancel()
 	d.mu.Lock()
-	exec, git, spans := d.exec, d.git, d.spans
+	exec := d.exec
+	for _, l := range []net.Listener{d.git, d.spans, d.embed} {
+		if l != nil {
+			_ = l.Close()
+		}
+	}
 	d.mu.Unlock()
-	if git != nil {
-		_ = git.Close()
-	}
-	if spans != nil {
-		_ = spans.Close()
-	}
 	server.quiesce(ctx, d.cfg.StopLimit/10)
 	if exec != nil {
 		exec.Stop(d.cfg.StopLimit * 3 / 10)

@@ -8,3 +8,7 @@ const (
 
 // Telemetry is OTLP: gRPC over HTTP/2, served by the control plane.
 const Telemetry = "telemetry"
+
+// Embeddings is HTTP/1.1, POST /v1/embeddings as OpenAI has it, served by the
+// control plane.
+const Embeddings = "embeddings"

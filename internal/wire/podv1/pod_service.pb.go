@@ -157,9 +157,12 @@ type BootRequest struct {
 	Others []*Checkout `protobuf:"bytes,7,rep,name=others,proto3" json:"others,omitempty"`
 	// Hosts of more repositories that the agent may fetch. git's short form
 	// git@host:path is sent to the git gateway for these hosts too.
-	Hosts         []string `protobuf:"bytes,8,rep,name=hosts,proto3" json:"hosts,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Hosts []string `protobuf:"bytes,8,rep,name=hosts,proto3" json:"hosts,omitempty"`
+	// The name of the model with which exec-daemon requests embeddings over this
+	// connection, for SemSearch; empty if there is none.
+	EmbeddingModel string `protobuf:"bytes,9,opt,name=embedding_model,json=embeddingModel,proto3" json:"embedding_model,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *BootRequest) Reset() {
@@ -246,6 +249,13 @@ func (x *BootRequest) GetHosts() []string {
 		return x.Hosts
 	}
 	return nil
+}
+
+func (x *BootRequest) GetEmbeddingModel() string {
+	if x != nil {
+		return x.EmbeddingModel
+	}
+	return ""
 }
 
 type Checkout struct {
@@ -1712,7 +1722,7 @@ var File_pod_v1_pod_service_proto protoreflect.FileDescriptor
 
 const file_pod_v1_pod_service_proto_rawDesc = "" +
 	"\n" +
-	"\x18pod/v1/pod_service.proto\x12\x06pod.v1\x1a\x1dagent/v1/sandbox_policy.proto\"\xd3\x02\n" +
+	"\x18pod/v1/pod_service.proto\x12\x06pod.v1\x1a\x1dagent/v1/sandbox_policy.proto\"\xfc\x02\n" +
 	"\vBootRequest\x12,\n" +
 	"\bcheckout\x18\x01 \x01(\v2\x10.pod.v1.CheckoutR\bcheckout\x12.\n" +
 	"\x03env\x18\x02 \x03(\v2\x1c.pod.v1.BootRequest.EnvEntryR\x03env\x12\x1d\n" +
@@ -1722,7 +1732,8 @@ const file_pod_v1_pod_service_proto_rawDesc = "" +
 	"\x04user\x18\x05 \x01(\tR\x04user\x12\x14\n" +
 	"\x05trace\x18\x06 \x01(\bR\x05trace\x12(\n" +
 	"\x06others\x18\a \x03(\v2\x10.pod.v1.CheckoutR\x06others\x12\x14\n" +
-	"\x05hosts\x18\b \x03(\tR\x05hosts\x1a6\n" +
+	"\x05hosts\x18\b \x03(\tR\x05hosts\x12'\n" +
+	"\x0fembedding_model\x18\t \x01(\tR\x0eembeddingModel\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf3\x01\n" +
