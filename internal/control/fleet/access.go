@@ -182,7 +182,7 @@ func (f *Fleet) startFor(ctx context.Context, conn *pod.Conn, machineID, bootID 
 // the machine has the last run's credential, which the gateway no longer
 // accepts. So a visitor's commits are pushed with the agent's next run.
 func (f *Fleet) idleBoot(state *agent.State, machineID string) pod.Boot {
-	b := pod.Boot{ExecToken: f.token("exec", machineID), Trace: f.Spans != nil}
+	b := pod.Boot{ExecToken: f.token("exec", machineID), Trace: f.Spans != nil, Embedding: f.embeddingModel()}
 	if len(state.Agent.Repos) > 0 {
 		b.GitCredential = f.token("git", state.Run.ID)
 		var branches []string

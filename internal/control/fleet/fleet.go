@@ -89,6 +89,9 @@ type Config struct {
 	// Spans makes machines record spans below their runs' spans, and exports
 	// them. If it is nil, as in ghost mode, exec-daemon records no spans.
 	Spans *telemetry.Telemetry
+	// Embeddings computes embeddings for the code search of machines. It may be
+	// nil.
+	Embeddings Embeddings
 	// Sandbox reports whether machines of a class can enforce the sandbox
 	// policy for single commands. The answer depends only on the host's
 	// configuration, never on a machine's claims. If it is nil, no machine can.
@@ -147,6 +150,15 @@ type Identity interface {
 // Artifacts stores the files from agents' artifacts folders.
 type Artifacts interface {
 	Collect(ctx context.Context, agentID string, from artifact.Source, secrets *redact.Redactor) (left []artifact.Left, err error)
+}
+
+// Embeddings computes embeddings of texts from machines.
+type Embeddings interface {
+	// Name returns the name of the model, which is not empty.
+	Name() string
+	// Handler returns the handler for the machine of one agent. hide redacts
+	// secrets in a text.
+	Handler(agentID string, hide func(string) string) http.Handler
 }
 
 // Fleet holds the machines of agents. Its methods are safe for concurrent use.
