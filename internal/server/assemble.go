@@ -75,6 +75,8 @@ type assembly struct {
 	live     *live.Board
 	previews *preview.Previews // nil without a domain for previews
 
+	embeddings fleet.Embeddings // nil without a model for embeddings
+
 	connector *connector
 }
 
@@ -86,7 +88,7 @@ func (s *Server) assemble(ctx context.Context, o Options, c Config) error {
 	a := &assembly{Server: s, options: o, live: new(live.Board)}
 	for _, step := range []func(context.Context) error{
 		a.openData, a.openConnected, a.openTelemetry, a.openModels, a.openHost, a.openGateway, a.openBuilder, a.openMCP,
-		a.openPulls, a.openFleet, a.openScheduler, a.openDisk, a.openLedger, a.openPreviews, a.openSignIn, a.openEvents, a.openAPI, a.openHTTP,
+		a.openPulls, a.openEmbeddings, a.openFleet, a.openScheduler, a.openDisk, a.openLedger, a.openPreviews, a.openSignIn, a.openEvents, a.openAPI, a.openHTTP,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -268,7 +270,7 @@ func (a *assembly) openFleet(context.Context) error {
 		Gateway: a.gateway, Dependencies: c.Git.Dependencies, Author: fleet.Author{Name: c.Git.AuthorName, Email: c.Git.AuthorEmail},
 
 		Environments: a.builder, Pulls: a.pulls,
-		Secret: a.secret, Secrets: a.configured, Variables: a.vault.ForAgent, Identity: a.issuer, Artifacts: a.artifacts, Spans: a.telemetry,
+		Secret: a.secret, Secrets: a.configured, Variables: a.vault.ForAgent, Identity: a.issuer, Artifacts: a.artifacts, Spans: a.telemetry, Embeddings: a.embeddings,
 
 		Sandbox: sandboxHolds(), SandboxPolicy: a.sandboxPolicy, Hooks: a.hooks,
 		Privacy: a.team.Private, MayReach: a.team.MayReach, Retention: a.team.MachineRetention, TeamEgress: a.team.Egress,

@@ -42,7 +42,8 @@ type Config struct {
 	Models         []ModelConfig    `yaml:"models"`
 	DefaultModel   string           `yaml:"default_model"`
 	FastModel      string           `yaml:"fast_model"`
-	ImageModel     imageConfig      `yaml:"image_model"` // model for the tool GenerateImage
+	ImageModel     imageConfig      `yaml:"image_model"`     // model for the tool GenerateImage
+	EmbeddingModel embeddingConfig  `yaml:"embedding_model"` // model with which SemSearch ranks code
 	Git            gitserver.Config `yaml:"git"`
 	Machine        machineConfig    `yaml:"machine"`
 	Artifacts      artifactsConfig  `yaml:"artifacts"`
@@ -333,6 +334,9 @@ func (c *Config) check(dir string, getenv func(string) string) error {
 	if err := c.ImageModel.check(getenv); err != nil {
 		return err
 	}
+	if err := c.EmbeddingModel.check(getenv); err != nil {
+		return err
+	}
 	for i := range c.Git.Credentials {
 		cred := &c.Git.Credentials[i]
 		at := fmt.Sprintf("git.credentials[%d]", i)
@@ -458,6 +462,7 @@ func (c *Config) SecretValues() map[string]string {
 		add("store", store.Password)
 	}
 	add("image_model.api_key", c.ImageModel.APIKey)
+	add("embedding_model.api_key", c.EmbeddingModel.APIKey)
 	add("telemetry.token", c.Telemetry.Token)
 	add("web_search.key", c.WebSearch.Key)
 	add("sign_in.oidc.client_secret", c.SignIn.OIDC.ClientSecret)

@@ -64,6 +64,7 @@ doctor connects to that database.`,
 			}
 			checks = append(checks, forges...)
 			checks = append(checks, server.ProbeWebSearch(cmd.Context(), config)...)
+			checks = append(checks, server.ProbeEmbeddings(cmd.Context(), config)...)
 			if a.Out.JSON() {
 				err = a.printChecks(checks)
 			} else {

@@ -208,6 +208,13 @@ func (m *meters) countUsage(ctx context.Context, of string, u conversation.Usage
 	}
 }
 
+// Embedded counts the tokens of a request for embeddings.
+func (o *Observer) Embedded(ctx context.Context, of string, tokens int64) {
+	if tokens > 0 {
+		o.meters.tokens.Add(ctx, tokens, label("model", of, "kind", "embedding"))
+	}
+}
+
 const unknownTool = "unknown"
 
 // toolName returns the name of a tool in the catalogue, or a placeholder,

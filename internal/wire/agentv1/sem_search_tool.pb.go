@@ -23,7 +23,8 @@ const (
 
 // Find code by topic: a question or a few words, such as "where are request
 // retries decided" or "parse config file". It ranks pieces of files by their
-// words, by the parts of their identifiers and by the symbols that they define.
+// words, by the parts of their identifiers and by the symbols that they define;
+// if the server has a model for it, also by their meaning.
 // The index follows changes to the files. For an exact name or a regular
 // expression use Grep. Files that git ignores are left out.
 type SemSearchArgs struct {
