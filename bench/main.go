@@ -98,6 +98,13 @@ var suites = []suite{
 			{"the same", ms(f.of("Search/Glob-go")), ms(f.of("Search/fd-go")), times(f.of("Search/Glob-go"), f.of("Search/fd-go")) + " fd --glob, not sorted", ""},
 		}
 	}},
+	{"./internal/guest/rulefile", "Read", "20x", func(f *figures) []row {
+		warm, cold := f.of("Read/warm"), f.of("Read/cold")
+		return []row{
+			{"200 rules and 100 skills of 100,000 files, read for a prompt", ms(warm), "", "", "≤ 50 ms"},
+			{"the same, from disk", ms(cold), ms(warm), times(cold, warm) + " when in memory", "≤ 300 ms"},
+		}
+	}},
 	{"./internal/guest/search", "^Benchmark(Index|Query)$/^(rg|Ours|ctags=none)$", "3x", func(f *figures) []row {
 		index, words := f.of("Index/ctags=none"), f.of("Index/rg")
 		query, lines := f.of("Query/Ours"), f.of("Query/rg")

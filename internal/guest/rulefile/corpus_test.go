@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/tools/txtar"
 
+	"golang.org/x/sys/unix"
+
 	"aloft/internal/guest/rulefile"
 	"aloft/internal/rule"
 )
@@ -224,24 +226,31 @@ func (l *layout) tell(t *testing.T) string {
 	return b.String()
 }
 
-// BenchmarkRead reads 200 rules and 100 skills, and formats them for a model.
+// BenchmarkRead reads 200 rules and 100 skills of a repository with 100,000
+// files, and formats them for a model: warm, and with the files on disk only.
 func BenchmarkRead(b *testing.B) {
 	dir := b.TempDir()
-	write := func(name, text string) {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+	var guides []string
+	write := func(name, text string) string {
+		name = filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			b.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 			b.Fatal(err)
 		}
+		return name
 	}
 	for n := range 200 {
-		write(fmt.Sprintf(".cursor/rules/%d.mdc", n), fmt.Sprintf("---\nglobs: src/%d/**/*.go\n---\nRule %d. %s\n", n, n, strings.Repeat("Use tabs. ", 100)))
+		guides = append(guides, write(fmt.Sprintf(".cursor/rules/%d.mdc", n), fmt.Sprintf("---\nglobs: src/%d/**/*.go\n---\nRule %d. %s\n", n, n, strings.Repeat("Use tabs. ", 100))))
 	}
 	for n := range 100 {
-		write(fmt.Sprintf(".cursor/skills/s%d/SKILL.md", n), fmt.Sprintf("---\nname: s%d\ndescription: Skill %d\n---\nSteps.\n", n, n))
+		guides = append(guides, write(fmt.Sprintf(".cursor/skills/s%d/SKILL.md", n), fmt.Sprintf("---\nname: s%d\ndescription: Skill %d\n---\nSteps.\n", n, n)))
 	}
-	for b.Loop() {
+	for n := range 100_000 {
+		write(fmt.Sprintf("src/%d/x/f%d.go", n/500, n), "")
+	}
+	read := func(b *testing.B) {
 		all, err := rulefile.Read(b.Context(), rulefile.Options{Workspace: dir, AgentFiles: true}, []rule.Folder{{}})
 		if err != nil || len(all.Rules) != 300 {
 			b.Fatal(len(all.Rules), err)
@@ -251,4 +260,34 @@ func BenchmarkRead(b *testing.B) {
 			b.Fatalf("%d rules", len(m.Rules))
 		}
 	}
+	b.Run("warm", func(b *testing.B) {
+		for b.Loop() {
+			read(b)
+		}
+	})
+	b.Run("cold", func(b *testing.B) {
+		for b.Loop() {
+			b.StopTimer()
+			for _, name := range guides {
+				if err := evict(name); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.StartTimer()
+			read(b)
+		}
+	})
+}
+
+// evict removes a file's contents from the kernel's page cache.
+func evict(name string) error {
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.Sync(); err != nil { // only pages that are on disk can be removed
+		return err
+	}
+	return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
 }
