@@ -14,7 +14,8 @@ import (
 // A Rule is the text of one rule, with its origin and when it applies.
 type Rule struct {
 	// Source is the path of the rule's file below the workspace. For a rule of the team or
-	// of a user, it is [File], or [SkillsFile] followed by the name of the skill.
+	// of a user, it is [File], or [SkillsFile] followed by the name of the skill. For a
+	// memory, it is memory/ and its id.
 	Source string `json:"source"`
 	Kind   Kind   `json:"kind,omitempty"`
 	Label  string `json:"name,omitempty"` // name of a skill; if "", the name of its folder
@@ -53,6 +54,7 @@ const (
 	Team       From = "team"
 	Repository From = "repository"
 	User       From = "user"
+	Memory     From = "memory" // an agent of an earlier run; see package memory
 )
 
 // When says when a model receives a rule.
@@ -183,11 +185,11 @@ func isNameByte(c byte) bool {
 	return c == '.' || c == '-' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c >= 0x80
 }
 
-// Order sorts rules: the team's, then the repositories', then the user's. Within a
-// repository, rules of deeper folders come later, because they take precedence. The sort
-// is stable.
+// Order sorts rules: the team's, then the repositories', then the user's, then memories.
+// Within a repository, rules of deeper folders come later, because they take precedence.
+// The sort is stable.
 func Order(rules []Rule) {
-	rank := map[From]int{Team: 0, Repository: 1, User: 2}
+	rank := map[From]int{Team: 0, Repository: 1, User: 2, Memory: 3}
 	slices.SortStableFunc(rules, func(a, b Rule) int {
 		if a.From != b.From {
 			return rank[a.From] - rank[b.From]

@@ -53,6 +53,7 @@ type Store interface {
 	Inbox
 	PullWatches
 	Topics
+	Memories
 }
 
 // A Journal stores the events of every agent. Its methods are safe for

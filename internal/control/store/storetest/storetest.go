@@ -37,6 +37,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		{"Inbox", inboundTests},
 		{"PullWatches", pullWatchTests},
 		{"Topics", topicTests},
+		{"Memories", memoryTests},
 		{"Sizes", sizeTests},
 	} {
 		t.Run(part.name, func(t *testing.T) {

@@ -38,6 +38,7 @@ const (
 	deliveries   = "deliveries"
 	environments = "environments"
 	inbound      = "inbound"
+	memories     = "memories"
 	pulls        = "pulls"
 	topics       = "topics"
 	secrets      = "secrets"
@@ -72,6 +73,7 @@ var (
 	_ store.Inbox        = (*Store)(nil)
 	_ store.PullWatches  = (*Store)(nil)
 	_ store.Topics       = (*Store)(nil)
+	_ store.Memories     = (*Store)(nil)
 )
 
 // New returns the tables of a database. Reads use read. The database must

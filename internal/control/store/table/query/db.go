@@ -60,6 +60,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.addLinkStmt, err = db.PrepareContext(ctx, addLink); err != nil {
 		return nil, fmt.Errorf("error preparing query AddLink: %w", err)
 	}
+	if q.addMemoryStmt, err = db.PrepareContext(ctx, addMemory); err != nil {
+		return nil, fmt.Errorf("error preparing query AddMemory: %w", err)
+	}
 	if q.addSnapshotStmt, err = db.PrepareContext(ctx, addSnapshot); err != nil {
 		return nil, fmt.Errorf("error preparing query AddSnapshot: %w", err)
 	}
@@ -144,6 +147,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.deleteLeaseStmt, err = db.PrepareContext(ctx, deleteLease); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteLease: %w", err)
 	}
+	if q.deleteMemoryStmt, err = db.PrepareContext(ctx, deleteMemory); err != nil {
+		return nil, fmt.Errorf("error preparing query DeleteMemory: %w", err)
+	}
 	if q.deletePasskeyStmt, err = db.PrepareContext(ctx, deletePasskey); err != nil {
 		return nil, fmt.Errorf("error preparing query DeletePasskey: %w", err)
 	}
@@ -222,6 +228,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.getLeaseStmt, err = db.PrepareContext(ctx, getLease); err != nil {
 		return nil, fmt.Errorf("error preparing query GetLease: %w", err)
 	}
+	if q.getMemoryStmt, err = db.PrepareContext(ctx, getMemory); err != nil {
+		return nil, fmt.Errorf("error preparing query GetMemory: %w", err)
+	}
 	if q.getPasswordStmt, err = db.PrepareContext(ctx, getPassword); err != nil {
 		return nil, fmt.Errorf("error preparing query GetPassword: %w", err)
 	}
@@ -285,6 +294,12 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.listKeysStmt, err = db.PrepareContext(ctx, listKeys); err != nil {
 		return nil, fmt.Errorf("error preparing query ListKeys: %w", err)
 	}
+	if q.listMemoriesStmt, err = db.PrepareContext(ctx, listMemories); err != nil {
+		return nil, fmt.Errorf("error preparing query ListMemories: %w", err)
+	}
+	if q.listMemoryReposStmt, err = db.PrepareContext(ctx, listMemoryRepos); err != nil {
+		return nil, fmt.Errorf("error preparing query ListMemoryRepos: %w", err)
+	}
 	if q.listOwnersStmt, err = db.PrepareContext(ctx, listOwners); err != nil {
 		return nil, fmt.Errorf("error preparing query ListOwners: %w", err)
 	}
@@ -335,6 +350,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.putLeaseStmt, err = db.PrepareContext(ctx, putLease); err != nil {
 		return nil, fmt.Errorf("error preparing query PutLease: %w", err)
+	}
+	if q.putMemoryStmt, err = db.PrepareContext(ctx, putMemory); err != nil {
+		return nil, fmt.Errorf("error preparing query PutMemory: %w", err)
 	}
 	if q.putPasskeyStmt, err = db.PrepareContext(ctx, putPasskey); err != nil {
 		return nil, fmt.Errorf("error preparing query PutPasskey: %w", err)
@@ -485,6 +503,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing addLinkStmt: %w", cerr)
 		}
 	}
+	if q.addMemoryStmt != nil {
+		if cerr := q.addMemoryStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing addMemoryStmt: %w", cerr)
+		}
+	}
 	if q.addSnapshotStmt != nil {
 		if cerr := q.addSnapshotStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing addSnapshotStmt: %w", cerr)
@@ -625,6 +648,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing deleteLeaseStmt: %w", cerr)
 		}
 	}
+	if q.deleteMemoryStmt != nil {
+		if cerr := q.deleteMemoryStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing deleteMemoryStmt: %w", cerr)
+		}
+	}
 	if q.deletePasskeyStmt != nil {
 		if cerr := q.deletePasskeyStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing deletePasskeyStmt: %w", cerr)
@@ -755,6 +783,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing getLeaseStmt: %w", cerr)
 		}
 	}
+	if q.getMemoryStmt != nil {
+		if cerr := q.getMemoryStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing getMemoryStmt: %w", cerr)
+		}
+	}
 	if q.getPasswordStmt != nil {
 		if cerr := q.getPasswordStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing getPasswordStmt: %w", cerr)
@@ -860,6 +893,16 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing listKeysStmt: %w", cerr)
 		}
 	}
+	if q.listMemoriesStmt != nil {
+		if cerr := q.listMemoriesStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing listMemoriesStmt: %w", cerr)
+		}
+	}
+	if q.listMemoryReposStmt != nil {
+		if cerr := q.listMemoryReposStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing listMemoryReposStmt: %w", cerr)
+		}
+	}
 	if q.listOwnersStmt != nil {
 		if cerr := q.listOwnersStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing listOwnersStmt: %w", cerr)
@@ -943,6 +986,11 @@ func (q *Queries) Close() error {
 	if q.putLeaseStmt != nil {
 		if cerr := q.putLeaseStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing putLeaseStmt: %w", cerr)
+		}
+	}
+	if q.putMemoryStmt != nil {
+		if cerr := q.putMemoryStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing putMemoryStmt: %w", cerr)
 		}
 	}
 	if q.putPasskeyStmt != nil {
@@ -1136,6 +1184,7 @@ type Queries struct {
 	addInboundStmt                *sql.Stmt
 	addKeyStmt                    *sql.Stmt
 	addLinkStmt                   *sql.Stmt
+	addMemoryStmt                 *sql.Stmt
 	addSnapshotStmt               *sql.Stmt
 	addUserStmt                   *sql.Stmt
 	addWatchStmt                  *sql.Stmt
@@ -1164,6 +1213,7 @@ type Queries struct {
 	deleteKeyStmt                 *sql.Stmt
 	deleteKeysOfKindStmt          *sql.Stmt
 	deleteLeaseStmt               *sql.Stmt
+	deleteMemoryStmt              *sql.Stmt
 	deletePasskeyStmt             *sql.Stmt
 	deletePasswordStmt            *sql.Stmt
 	deleteRepliesStmt             *sql.Stmt
@@ -1190,6 +1240,7 @@ type Queries struct {
 	getIdentityStmt               *sql.Stmt
 	getKeyStmt                    *sql.Stmt
 	getLeaseStmt                  *sql.Stmt
+	getMemoryStmt                 *sql.Stmt
 	getPasswordStmt               *sql.Stmt
 	getReplyStmt                  *sql.Stmt
 	getRuleStmt                   *sql.Stmt
@@ -1211,6 +1262,8 @@ type Queries struct {
 	listEnvironmentsStmt          *sql.Stmt
 	listInboundStmt               *sql.Stmt
 	listKeysStmt                  *sql.Stmt
+	listMemoriesStmt              *sql.Stmt
+	listMemoryReposStmt           *sql.Stmt
 	listOwnersStmt                *sql.Stmt
 	listPasskeysStmt              *sql.Stmt
 	listRunsStmt                  *sql.Stmt
@@ -1228,6 +1281,7 @@ type Queries struct {
 	putEnvironmentVersionStmt     *sql.Stmt
 	putInboundStmt                *sql.Stmt
 	putLeaseStmt                  *sql.Stmt
+	putMemoryStmt                 *sql.Stmt
 	putPasskeyStmt                *sql.Stmt
 	putPasswordStmt               *sql.Stmt
 	putReplyStmt                  *sql.Stmt
@@ -1274,6 +1328,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		addInboundStmt:                q.addInboundStmt,
 		addKeyStmt:                    q.addKeyStmt,
 		addLinkStmt:                   q.addLinkStmt,
+		addMemoryStmt:                 q.addMemoryStmt,
 		addSnapshotStmt:               q.addSnapshotStmt,
 		addUserStmt:                   q.addUserStmt,
 		addWatchStmt:                  q.addWatchStmt,
@@ -1302,6 +1357,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		deleteKeyStmt:                 q.deleteKeyStmt,
 		deleteKeysOfKindStmt:          q.deleteKeysOfKindStmt,
 		deleteLeaseStmt:               q.deleteLeaseStmt,
+		deleteMemoryStmt:              q.deleteMemoryStmt,
 		deletePasskeyStmt:             q.deletePasskeyStmt,
 		deletePasswordStmt:            q.deletePasswordStmt,
 		deleteRepliesStmt:             q.deleteRepliesStmt,
@@ -1328,6 +1384,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		getIdentityStmt:               q.getIdentityStmt,
 		getKeyStmt:                    q.getKeyStmt,
 		getLeaseStmt:                  q.getLeaseStmt,
+		getMemoryStmt:                 q.getMemoryStmt,
 		getPasswordStmt:               q.getPasswordStmt,
 		getReplyStmt:                  q.getReplyStmt,
 		getRuleStmt:                   q.getRuleStmt,
@@ -1349,6 +1406,8 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		listEnvironmentsStmt:          q.listEnvironmentsStmt,
 		listInboundStmt:               q.listInboundStmt,
 		listKeysStmt:                  q.listKeysStmt,
+		listMemoriesStmt:              q.listMemoriesStmt,
+		listMemoryReposStmt:           q.listMemoryReposStmt,
 		listOwnersStmt:                q.listOwnersStmt,
 		listPasskeysStmt:              q.listPasskeysStmt,
 		listRunsStmt:                  q.listRunsStmt,
@@ -1366,6 +1425,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		putEnvironmentVersionStmt:     q.putEnvironmentVersionStmt,
 		putInboundStmt:                q.putInboundStmt,
 		putLeaseStmt:                  q.putLeaseStmt,
+		putMemoryStmt:                 q.putMemoryStmt,
 		putPasskeyStmt:                q.putPasskeyStmt,
 		putPasswordStmt:               q.putPasswordStmt,
 		putReplyStmt:                  q.putReplyStmt,

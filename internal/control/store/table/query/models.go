@@ -129,6 +129,14 @@ type Link struct {
 	ExpiresAt int64
 }
 
+type Memory struct {
+	ID        string
+	Repo      string
+	CreatedAt int64
+	Revision  int64
+	Data      string
+}
+
 type Passkey struct {
 	ID         []byte
 	UserID     int64

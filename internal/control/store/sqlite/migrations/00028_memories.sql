@@ -1,0 +1,12 @@
+-- +goose Up
+
+-- What agents have written down about repositories.
+CREATE TABLE memories (
+  id         TEXT    NOT NULL PRIMARY KEY,
+  repo       TEXT    NOT NULL, -- host/path
+  created_at INTEGER NOT NULL,
+  revision   INTEGER NOT NULL,
+  data       TEXT    NOT NULL  -- JSON of memory.Memory
+) STRICT;
+
+CREATE INDEX memories_repo ON memories (repo, created_at, id);
