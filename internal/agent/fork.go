@@ -21,6 +21,8 @@ type Forked struct {
 	BaseCommit string     `json:"baseCommit,omitempty"` // where the work on Layer began
 	Others     []Checkout `json:"others,omitempty"`     // the repositories except the first
 	ForkConversation
+	Quoted    bool        `json:"quoted,omitempty"`  // as in the original's [Instructions]
+	OnPull    bool        `json:"onPull,omitempty"`  // as in the original's [Instructions]
 	RulesAt   string      `json:"rulesAt,omitempty"` // as in the original
 	Subagents []Resumable `json:"subagents,omitempty"`
 	Checks    []string    `json:"checks,omitempty"` // commands of the original's checks, without those of its environment
@@ -65,6 +67,7 @@ func (s *State) forked(b *Forked) {
 	s.Messages, s.Asked, s.Todos = slices.Clone(b.Messages), slices.Clone(b.Asked), slices.Clone(b.Todos)
 	s.Memory, s.Servers, s.Mode = b.Memory, b.Servers, b.Mode
 	s.RequestChecks, s.Judging.Goal = b.Checks, b.Goal
+	s.Quoted, s.OnPull = b.Quoted, b.OnPull
 	for _, sub := range b.Subagents {
 		s.Subagents = append(s.Subagents, Subagent{TaskBegan: sub.TaskBegan, Asked: sub.prompts(), Thread: Thread{Messages: slices.Clone(sub.Messages), Todos: slices.Clone(sub.Todos), Memory: sub.Memory}})
 	}

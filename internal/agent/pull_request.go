@@ -145,9 +145,11 @@ type (
 	}
 )
 
-// ByPullRequest is the value of [RunCreated.By] for a follow-up on comments or
-// checks of the agent's pull request.
-const ByPullRequest = "pull_request"
+// Values of [RunCreated.By] for runs that the server has created.
+const (
+	ByPullRequest = "pull_request" // comments or checks of the agent's pull request
+	ByMention     = "mention"      // a comment or an issue that mentions the server's handle
+)
 
 var _ = register(&PullRequestFound{}, &PullRequestAsked{}, &PullRequestOpened{}, &PullRequestFailed{}, &PullRequestSeen{}, &PullRequestSaid{}, &PullRequestAwaited{}, &PullRequestHeard{})
 

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"slices"
 
 	"aloft/internal/agent/repeat"
 	"aloft/internal/conversation"
@@ -36,6 +37,12 @@ type State struct {
 type Instructions struct {
 	Found rule.Set // the rules for the agent's work
 	Asked []string // the user's prompts
+	// Quoted reports whether a prompt of the conversation quotes people other than the
+	// owner, because the server created a run from an event.
+	Quoted bool
+	// OnPull reports whether the conversation began on the branch of a pull request, or
+	// as a review.
+	OnPull bool
 }
 
 // Reviewing is the task and the result of an agent that reviews a change.
@@ -133,10 +140,12 @@ func (s *State) Apply(e Event) {
 	switch b := e.Body.(type) {
 	case *Created:
 		s.Requested = b.Subagents
+		s.OnPull = b.Review != nil || slices.ContainsFunc(b.Repos, func(r Repo) bool { return r.PullRequest != "" })
 	case *Forked:
 		s.forked(b)
 	case *RunCreated:
 		s.Trace, s.By = b.Trace, b.By
+		s.Quoted = s.Quoted || b.By != ""
 		if b.MCP {
 			s.MCPRun = e.RunID
 		}

@@ -147,7 +147,7 @@ func (s starter) Start(ctx context.Context, n mention.Start) error {
 // on a pull request, the agent pushes to the branch of that pull request.
 // Otherwise the agent opens a pull request.
 func requestOf(n mention.Start, owner account.APIKey) agents.Request {
-	q := agents.Request{By: owner, ID: n.AgentID, RunID: agent.NewRunID(), Prompt: agents.Prompt{Text: n.Prompt}}
+	q := agents.Request{By: owner, ID: n.AgentID, RunID: agent.NewRunID(), Event: agent.ByMention, Prompt: agents.Prompt{Text: n.Prompt}}
 	repo := agents.Repository{URL: n.RepoURL}
 	switch {
 	case n.PullRequest != "":
@@ -179,5 +179,5 @@ func (s starter) Review(ctx context.Context, n mention.Start) error {
 
 // FollowUp implements [mention.Agents].
 func (s starter) FollowUp(ctx context.Context, agentID, runID, prompt, model string) error {
-	return s.api.Agents.FollowUp(ctx, agentID, runID, prompt, model)
+	return s.api.Agents.FollowUp(ctx, agentID, runID, agent.ByMention, prompt, model)
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"aloft/internal/account"
+	"aloft/internal/agent"
 	"aloft/internal/control/mention"
 )
 
@@ -12,7 +13,7 @@ func TestRequestOfAMention(t *testing.T) {
 	of := mention.Start{AgentID: "bc-1", UserID: 7, Prompt: "fix it", RepoURL: "https://git.test/o/r"}
 
 	q := requestOf(of, owner)
-	if q.By.UserID != 7 || q.ID != "bc-1" || q.RunID == "" || q.Repeatable || q.Prompt.Text != "fix it" || q.Model != nil {
+	if q.By.UserID != 7 || q.ID != "bc-1" || q.RunID == "" || q.Repeatable || q.Event != agent.ByMention || q.Prompt.Text != "fix it" || q.Model != nil {
 		t.Errorf("request %+v", q)
 	}
 	if len(q.Repos) != 1 || q.Repos[0].URL != of.RepoURL || q.Repos[0].StartingRef != nil || q.WorkOnCurrentBranch || !q.PullRequest.Auto {

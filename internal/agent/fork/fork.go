@@ -72,7 +72,7 @@ func Events(p Point, name, branch, layer, bootID string) []agent.Event {
 	f := &agent.Forked{
 		ForkPosition: agent.ForkPosition{AgentID: p.State.Agent.ID, Seq: p.State.Agent.Head, Turn: p.Turn}, Layer: layer, BootID: bootID,
 		Numbers: p.State.Number(), ForkConversation: agent.ForkConversation{Messages: p.State.Messages, Asked: p.State.Asked, Todos: p.State.Todos, Memory: p.State.Memory, Servers: p.State.Servers, Mode: p.State.Mode},
-		RulesAt: p.State.Agent.RulesAt, Subagents: p.State.Resumables(), Checks: p.State.RequestChecks, Goal: p.State.Judging.Goal,
+		Quoted: p.State.Quoted, OnPull: p.State.OnPull, RulesAt: p.State.Agent.RulesAt, Subagents: p.State.Resumables(), Checks: p.State.RequestChecks, Goal: p.State.Judging.Goal,
 	}
 	told := func(words string) []agent.Event {
 		for _, sub := range p.State.Background() {

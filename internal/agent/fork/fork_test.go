@@ -120,3 +120,42 @@ func TestReplacedTurn(t *testing.T) {
 		}
 	}
 }
+
+// TestOutsiders checks that an agent, and each fork of it, remembers whether its
+// conversation began on a pull request, and whether an event has started one of its runs.
+func TestOutsiders(t *testing.T) {
+	t.Parallel()
+	type outsiders struct{ quoted, onPull bool }
+	for name, c := range map[string]struct {
+		created agent.Created
+		by      []string // of each run
+		want    outsiders
+	}{
+		"Person":      {agent.Created{Repos: []agent.Repo{{URL: "a"}}}, []string{"", ""}, outsiders{}},
+		"PullRequest": {agent.Created{Repos: []agent.Repo{{URL: "a"}, {URL: "b", PullRequest: "https://git.test/o/b/pull/1"}}}, []string{""}, outsiders{onPull: true}},
+		"Review":      {agent.Created{Review: &agent.ReviewTask{}}, []string{""}, outsiders{onPull: true}},
+		"Mention":     {agent.Created{}, []string{agent.ByMention, ""}, outsiders{quoted: true}},
+		"Follow":      {agent.Created{}, []string{"", agent.ByPullRequest}, outsiders{quoted: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			events := []agent.Event{{Seq: 1, Body: &c.created}}
+			for i, by := range c.by {
+				events = append(events, agent.Event{Seq: int64(i + 2), RunID: "run", Body: &agent.RunCreated{By: by, Prompt: conversation.Text(conversation.User, "do")}})
+			}
+			for generation := range 3 {
+				p, err := At("bc-1", events, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := (outsiders{p.State.Quoted, p.State.OnPull}); got != c.want {
+					t.Errorf("after %d forks: %+v, want %+v", generation, got, c.want)
+				}
+				events = Events(p, "fork", "branch", "", "")
+				for i := range events {
+					events[i].Seq = int64(i + 1)
+				}
+			}
+		})
+	}
+}

@@ -84,7 +84,7 @@ func (c *Creator) plan(ctx context.Context, q *Request, prompt string) (*agent.C
 
 // firstRun validates what the request says about the agent's first run.
 func firstRun(q *Request) (*agent.RunCreated, error) {
-	run := &agent.RunCreated{Trace: q.Trace, MCP: q.MCPServers != nil, Limit: q.Limits, Goal: q.Goal}
+	run := &agent.RunCreated{By: q.Event, Trace: q.Trace, MCP: q.MCPServers != nil, Limit: q.Limits, Goal: q.Goal}
 	var err error
 	if run.Mode, err = CheckMode(q.Mode); err != nil {
 		return nil, err

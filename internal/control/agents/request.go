@@ -18,6 +18,7 @@ type Request struct {
 	// earlier attempt has created the agent, Create returns that agent.
 	Repeatable bool
 	Trace      string // the request's traceparent
+	Event      string // [agent.RunCreated.By] if the server asks for the agent because of an event; "" for a person
 
 	Prompt      Prompt
 	Name        *string // default derived from the prompt

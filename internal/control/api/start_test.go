@@ -74,20 +74,20 @@ func TestStartForAUser(t *testing.T) {
 
 	run := agent.NewRunID()
 	for range 2 { // a repeat changes nothing
-		if err := h.api.agents.FollowUp(t.Context(), a.ID, run, "and a test", "house"); err != nil {
+		if err := h.api.agents.FollowUp(t.Context(), a.ID, run, agent.ByMention, "and a test", "house"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if a, err = h.store.Agent(t.Context(), a.ID); err != nil || len(a.Queue) != 1 || a.Queue[0].RunID != run {
 		t.Errorf("queue %+v, %v", a.Queue, err)
 	}
-	if err := h.api.agents.FollowUp(t.Context(), a.ID, run, "another prompt", ""); err != nil && fault.Of(err).Code != "idempotency_key_reused" {
+	if err := h.api.agents.FollowUp(t.Context(), a.ID, run, agent.ByMention, "another prompt", ""); err != nil && fault.Of(err).Code != "idempotency_key_reused" {
 		t.Errorf("another prompt of the same run: %v", err)
 	}
 	h.want(h.callAs(adminsKey, "PATCH", "/v1/members/2", `{"disabled":true}`), 200)
 	for name, err := range map[string]error{
 		"start":     h.start(ben, with(func(*agents.Request) {})),
-		"follow-up": h.api.agents.FollowUp(t.Context(), a.ID, agent.NewRunID(), "x", ""),
+		"follow-up": h.api.agents.FollowUp(t.Context(), a.ID, agent.NewRunID(), agent.ByMention, "x", ""),
 	} {
 		if !fault.Is(err, fault.KindDenied) {
 			t.Errorf("%s of a disabled user: %v", name, err)

@@ -44,7 +44,7 @@ func (h *history) apply(e agent.Event, url, repoURL, branch string) {
 	h.head = e.Seq
 	switch b := e.Body.(type) {
 	case *agent.RunCreated:
-		h.person = h.person || b.By == "" && len(h.tries) > 0
+		h.person = h.person || b.By != agent.ByPullRequest && len(h.tries) > 0
 	case *agent.PullRequestSaid:
 		if b.URL == url && b.ThreadID != "" {
 			h.replied[e.RunID+" "+b.ThreadID] = true

@@ -191,7 +191,7 @@ func commitMessage(s *agent.State) string {
 	if subject == "" {
 		return s.Agent.Name
 	}
-	if subject == task || s.By != "" { // do not publish pull request comments by others in a commit
+	if subject == task || s.By == agent.ByPullRequest { // do not publish pull request comments by others in a commit
 		return subject
 	}
 	return subject + "\n\n" + compact.Cut(task, 4000)

@@ -8,9 +8,9 @@ import (
 )
 
 // FollowUp sends an agent a prompt on behalf of the agent's owner, or queues
-// the prompt if the agent works. A repetition with the same run id and prompt
-// changes nothing.
-func (s *API) FollowUp(ctx context.Context, agentID, runID, prompt, model string) error {
+// the prompt if the agent works. event is [agent.RunCreated.By]. A repetition with
+// the same run id and prompt changes nothing.
+func (s *API) FollowUp(ctx context.Context, agentID, runID, event, prompt, model string) error {
 	of, err := s.Agents.Agent(ctx, agentID)
 	if err != nil {
 		return err
@@ -30,6 +30,7 @@ func (s *API) FollowUp(ctx context.Context, agentID, runID, prompt, model string
 	if err := s.checkFollowUp(ctx, of, &more, &checked); err != nil {
 		return err
 	}
+	checked.run.By = event
 	_, err = s.enqueue(ctx, who, agentID, runID, checked)
 	return err
 }
