@@ -54,6 +54,7 @@ type Store interface {
 	PullWatches
 	Topics
 	Memories
+	Automations
 }
 
 // A Journal stores the events of every agent. Its methods are safe for

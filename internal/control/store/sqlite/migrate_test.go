@@ -36,7 +36,7 @@ func TestTodosFromBeforeTheyWereRemembered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.writer.conn.ExecContext(t.Context(), "UPDATE agents SET todos = ''; ALTER TABLE runs DROP COLUMN privacy; ALTER TABLE runs DROP COLUMN outcome; ALTER TABLE runs DROP COLUMN evidence; ALTER TABLE snapshots DROP COLUMN published_by; DROP TABLE inbound_events; DROP TABLE pull_watches; DROP TABLE topics; DROP TABLE memories; DELETE FROM goose_db_version WHERE version_id >= 22"); err != nil {
+	if _, err := s.writer.conn.ExecContext(t.Context(), "UPDATE agents SET todos = ''; ALTER TABLE runs DROP COLUMN privacy; ALTER TABLE runs DROP COLUMN outcome; ALTER TABLE runs DROP COLUMN evidence; ALTER TABLE snapshots DROP COLUMN published_by; DROP TABLE inbound_events; DROP TABLE pull_watches; DROP TABLE topics; DROP TABLE memories; DROP TABLE automations; DROP TABLE automation_starts; DROP TABLE narrowings; DELETE FROM goose_db_version WHERE version_id >= 22"); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {

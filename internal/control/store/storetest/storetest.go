@@ -38,6 +38,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		{"PullWatches", pullWatchTests},
 		{"Topics", topicTests},
 		{"Memories", memoryTests},
+		{"Automations", automationTests},
 		{"Sizes", sizeTests},
 	} {
 		t.Run(part.name, func(t *testing.T) {

@@ -118,6 +118,7 @@ func (s *Store) DeleteAgent(ctx context.Context, id string) error {
 			tx.Q.DeleteSecrets(tx.Ctx, query.DeleteSecretsParams{OwnerKind: string(secret.OfMCPAgent), OwnerID: id}),
 			tx.Q.DeleteDeliveries(tx.Ctx, id),
 			tx.Q.DeleteWatches(tx.Ctx, id),
+			tx.Q.DeleteNarrowing(tx.Ctx, id),
 		)
 	})
 }

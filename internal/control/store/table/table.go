@@ -41,6 +41,7 @@ const (
 	memories     = "memories"
 	pulls        = "pulls"
 	topics       = "topics"
+	automations  = "automations"
 	secrets      = "secrets"
 	snapshots    = "snapshots"
 	alone        = "" // for a single statement, which is atomic anyway
@@ -74,6 +75,7 @@ var (
 	_ store.PullWatches  = (*Store)(nil)
 	_ store.Topics       = (*Store)(nil)
 	_ store.Memories     = (*Store)(nil)
+	_ store.Automations  = (*Store)(nil)
 )
 
 // New returns the tables of a database. Reads use read. The database must

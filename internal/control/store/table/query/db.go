@@ -36,6 +36,12 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.addAuditStmt, err = db.PrepareContext(ctx, addAudit); err != nil {
 		return nil, fmt.Errorf("error preparing query AddAudit: %w", err)
 	}
+	if q.addAutomationStmt, err = db.PrepareContext(ctx, addAutomation); err != nil {
+		return nil, fmt.Errorf("error preparing query AddAutomation: %w", err)
+	}
+	if q.addAutomationStartStmt, err = db.PrepareContext(ctx, addAutomationStart); err != nil {
+		return nil, fmt.Errorf("error preparing query AddAutomationStart: %w", err)
+	}
 	if q.addBuildStmt, err = db.PrepareContext(ctx, addBuild); err != nil {
 		return nil, fmt.Errorf("error preparing query AddBuild: %w", err)
 	}
@@ -75,11 +81,17 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.allSnapshotsStmt, err = db.PrepareContext(ctx, allSnapshots); err != nil {
 		return nil, fmt.Errorf("error preparing query AllSnapshots: %w", err)
 	}
+	if q.claimAutomationStmt, err = db.PrepareContext(ctx, claimAutomation); err != nil {
+		return nil, fmt.Errorf("error preparing query ClaimAutomation: %w", err)
+	}
 	if q.claimDeliveryStmt, err = db.PrepareContext(ctx, claimDelivery); err != nil {
 		return nil, fmt.Errorf("error preparing query ClaimDelivery: %w", err)
 	}
 	if q.claimInboundStmt, err = db.PrepareContext(ctx, claimInbound); err != nil {
 		return nil, fmt.Errorf("error preparing query ClaimInbound: %w", err)
+	}
+	if q.claimStartStmt, err = db.PrepareContext(ctx, claimStart); err != nil {
+		return nil, fmt.Errorf("error preparing query ClaimStart: %w", err)
 	}
 	if q.claimTopicStmt, err = db.PrepareContext(ctx, claimTopic); err != nil {
 		return nil, fmt.Errorf("error preparing query ClaimTopic: %w", err)
@@ -120,6 +132,12 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.deleteAgentStmt, err = db.PrepareContext(ctx, deleteAgent); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteAgent: %w", err)
 	}
+	if q.deleteAutomationStmt, err = db.PrepareContext(ctx, deleteAutomation); err != nil {
+		return nil, fmt.Errorf("error preparing query DeleteAutomation: %w", err)
+	}
+	if q.deleteAutomationStartsStmt, err = db.PrepareContext(ctx, deleteAutomationStarts); err != nil {
+		return nil, fmt.Errorf("error preparing query DeleteAutomationStarts: %w", err)
+	}
 	if q.deleteBuildStmt, err = db.PrepareContext(ctx, deleteBuild); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteBuild: %w", err)
 	}
@@ -150,6 +168,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.deleteMemoryStmt, err = db.PrepareContext(ctx, deleteMemory); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteMemory: %w", err)
 	}
+	if q.deleteNarrowingStmt, err = db.PrepareContext(ctx, deleteNarrowing); err != nil {
+		return nil, fmt.Errorf("error preparing query DeleteNarrowing: %w", err)
+	}
 	if q.deletePasskeyStmt, err = db.PrepareContext(ctx, deletePasskey); err != nil {
 		return nil, fmt.Errorf("error preparing query DeletePasskey: %w", err)
 	}
@@ -177,11 +198,17 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.deleteWatchesStmt, err = db.PrepareContext(ctx, deleteWatches); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteWatches: %w", err)
 	}
+	if q.dueAutomationsStmt, err = db.PrepareContext(ctx, dueAutomations); err != nil {
+		return nil, fmt.Errorf("error preparing query DueAutomations: %w", err)
+	}
 	if q.dueDeliveriesStmt, err = db.PrepareContext(ctx, dueDeliveries); err != nil {
 		return nil, fmt.Errorf("error preparing query DueDeliveries: %w", err)
 	}
 	if q.dueInboundStmt, err = db.PrepareContext(ctx, dueInbound); err != nil {
 		return nil, fmt.Errorf("error preparing query DueInbound: %w", err)
+	}
+	if q.dueStartsStmt, err = db.PrepareContext(ctx, dueStarts); err != nil {
+		return nil, fmt.Errorf("error preparing query DueStarts: %w", err)
 	}
 	if q.dueTopicsStmt, err = db.PrepareContext(ctx, dueTopics); err != nil {
 		return nil, fmt.Errorf("error preparing query DueTopics: %w", err)
@@ -210,6 +237,12 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.getAgentStmt, err = db.PrepareContext(ctx, getAgent); err != nil {
 		return nil, fmt.Errorf("error preparing query GetAgent: %w", err)
 	}
+	if q.getAutomationStmt, err = db.PrepareContext(ctx, getAutomation); err != nil {
+		return nil, fmt.Errorf("error preparing query GetAutomation: %w", err)
+	}
+	if q.getAutomationStartStmt, err = db.PrepareContext(ctx, getAutomationStart); err != nil {
+		return nil, fmt.Errorf("error preparing query GetAutomationStart: %w", err)
+	}
 	if q.getBuildStmt, err = db.PrepareContext(ctx, getBuild); err != nil {
 		return nil, fmt.Errorf("error preparing query GetBuild: %w", err)
 	}
@@ -230,6 +263,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.getMemoryStmt, err = db.PrepareContext(ctx, getMemory); err != nil {
 		return nil, fmt.Errorf("error preparing query GetMemory: %w", err)
+	}
+	if q.getNarrowingStmt, err = db.PrepareContext(ctx, getNarrowing); err != nil {
+		return nil, fmt.Errorf("error preparing query GetNarrowing: %w", err)
 	}
 	if q.getPasswordStmt, err = db.PrepareContext(ctx, getPassword); err != nil {
 		return nil, fmt.Errorf("error preparing query GetPassword: %w", err)
@@ -273,6 +309,12 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.listAuditStmt, err = db.PrepareContext(ctx, listAudit); err != nil {
 		return nil, fmt.Errorf("error preparing query ListAudit: %w", err)
 	}
+	if q.listAutomationStartsStmt, err = db.PrepareContext(ctx, listAutomationStarts); err != nil {
+		return nil, fmt.Errorf("error preparing query ListAutomationStarts: %w", err)
+	}
+	if q.listAutomationsStmt, err = db.PrepareContext(ctx, listAutomations); err != nil {
+		return nil, fmt.Errorf("error preparing query ListAutomations: %w", err)
+	}
 	if q.listBuildsStmt, err = db.PrepareContext(ctx, listBuilds); err != nil {
 		return nil, fmt.Errorf("error preparing query ListBuilds: %w", err)
 	}
@@ -288,6 +330,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.listEnvironmentsStmt, err = db.PrepareContext(ctx, listEnvironments); err != nil {
 		return nil, fmt.Errorf("error preparing query ListEnvironments: %w", err)
 	}
+	if q.listEventAutomationsStmt, err = db.PrepareContext(ctx, listEventAutomations); err != nil {
+		return nil, fmt.Errorf("error preparing query ListEventAutomations: %w", err)
+	}
 	if q.listInboundStmt, err = db.PrepareContext(ctx, listInbound); err != nil {
 		return nil, fmt.Errorf("error preparing query ListInbound: %w", err)
 	}
@@ -300,11 +345,17 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.listMemoryReposStmt, err = db.PrepareContext(ctx, listMemoryRepos); err != nil {
 		return nil, fmt.Errorf("error preparing query ListMemoryRepos: %w", err)
 	}
+	if q.listOpenStartsStmt, err = db.PrepareContext(ctx, listOpenStarts); err != nil {
+		return nil, fmt.Errorf("error preparing query ListOpenStarts: %w", err)
+	}
 	if q.listOwnersStmt, err = db.PrepareContext(ctx, listOwners); err != nil {
 		return nil, fmt.Errorf("error preparing query ListOwners: %w", err)
 	}
 	if q.listPasskeysStmt, err = db.PrepareContext(ctx, listPasskeys); err != nil {
 		return nil, fmt.Errorf("error preparing query ListPasskeys: %w", err)
+	}
+	if q.listRepoAutomationsStmt, err = db.PrepareContext(ctx, listRepoAutomations); err != nil {
+		return nil, fmt.Errorf("error preparing query ListRepoAutomations: %w", err)
 	}
 	if q.listRunsStmt, err = db.PrepareContext(ctx, listRuns); err != nil {
 		return nil, fmt.Errorf("error preparing query ListRuns: %w", err)
@@ -338,6 +389,12 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.putAttemptStmt, err = db.PrepareContext(ctx, putAttempt); err != nil {
 		return nil, fmt.Errorf("error preparing query PutAttempt: %w", err)
+	}
+	if q.putAutomationStmt, err = db.PrepareContext(ctx, putAutomation); err != nil {
+		return nil, fmt.Errorf("error preparing query PutAutomation: %w", err)
+	}
+	if q.putAutomationStartStmt, err = db.PrepareContext(ctx, putAutomationStart); err != nil {
+		return nil, fmt.Errorf("error preparing query PutAutomationStart: %w", err)
 	}
 	if q.putEnvironmentStmt, err = db.PrepareContext(ctx, putEnvironment); err != nil {
 		return nil, fmt.Errorf("error preparing query PutEnvironment: %w", err)
@@ -384,11 +441,17 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.redeliverStmt, err = db.PrepareContext(ctx, redeliver); err != nil {
 		return nil, fmt.Errorf("error preparing query Redeliver: %w", err)
 	}
+	if q.releaseAutomationsStmt, err = db.PrepareContext(ctx, releaseAutomations); err != nil {
+		return nil, fmt.Errorf("error preparing query ReleaseAutomations: %w", err)
+	}
 	if q.releaseDeliveriesStmt, err = db.PrepareContext(ctx, releaseDeliveries); err != nil {
 		return nil, fmt.Errorf("error preparing query ReleaseDeliveries: %w", err)
 	}
 	if q.releaseInboundStmt, err = db.PrepareContext(ctx, releaseInbound); err != nil {
 		return nil, fmt.Errorf("error preparing query ReleaseInbound: %w", err)
+	}
+	if q.releaseStartsStmt, err = db.PrepareContext(ctx, releaseStarts); err != nil {
+		return nil, fmt.Errorf("error preparing query ReleaseStarts: %w", err)
 	}
 	if q.releaseTopicsStmt, err = db.PrepareContext(ctx, releaseTopics); err != nil {
 		return nil, fmt.Errorf("error preparing query ReleaseTopics: %w", err)
@@ -405,8 +468,14 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.secretsAfterStmt, err = db.PrepareContext(ctx, secretsAfter); err != nil {
 		return nil, fmt.Errorf("error preparing query SecretsAfter: %w", err)
 	}
+	if q.setNarrowingStmt, err = db.PrepareContext(ctx, setNarrowing); err != nil {
+		return nil, fmt.Errorf("error preparing query SetNarrowing: %w", err)
+	}
 	if q.sumEventsStmt, err = db.PrepareContext(ctx, sumEvents); err != nil {
 		return nil, fmt.Errorf("error preparing query SumEvents: %w", err)
+	}
+	if q.sumStartCostsStmt, err = db.PrepareContext(ctx, sumStartCosts); err != nil {
+		return nil, fmt.Errorf("error preparing query SumStartCosts: %w", err)
 	}
 	if q.sumUsageStmt, err = db.PrepareContext(ctx, sumUsage); err != nil {
 		return nil, fmt.Errorf("error preparing query SumUsage: %w", err)
@@ -461,6 +530,16 @@ func (q *Queries) Close() error {
 	if q.addAuditStmt != nil {
 		if cerr := q.addAuditStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing addAuditStmt: %w", cerr)
+		}
+	}
+	if q.addAutomationStmt != nil {
+		if cerr := q.addAutomationStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing addAutomationStmt: %w", cerr)
+		}
+	}
+	if q.addAutomationStartStmt != nil {
+		if cerr := q.addAutomationStartStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing addAutomationStartStmt: %w", cerr)
 		}
 	}
 	if q.addBuildStmt != nil {
@@ -528,6 +607,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing allSnapshotsStmt: %w", cerr)
 		}
 	}
+	if q.claimAutomationStmt != nil {
+		if cerr := q.claimAutomationStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing claimAutomationStmt: %w", cerr)
+		}
+	}
 	if q.claimDeliveryStmt != nil {
 		if cerr := q.claimDeliveryStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing claimDeliveryStmt: %w", cerr)
@@ -536,6 +620,11 @@ func (q *Queries) Close() error {
 	if q.claimInboundStmt != nil {
 		if cerr := q.claimInboundStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing claimInboundStmt: %w", cerr)
+		}
+	}
+	if q.claimStartStmt != nil {
+		if cerr := q.claimStartStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing claimStartStmt: %w", cerr)
 		}
 	}
 	if q.claimTopicStmt != nil {
@@ -603,6 +692,16 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing deleteAgentStmt: %w", cerr)
 		}
 	}
+	if q.deleteAutomationStmt != nil {
+		if cerr := q.deleteAutomationStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing deleteAutomationStmt: %w", cerr)
+		}
+	}
+	if q.deleteAutomationStartsStmt != nil {
+		if cerr := q.deleteAutomationStartsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing deleteAutomationStartsStmt: %w", cerr)
+		}
+	}
 	if q.deleteBuildStmt != nil {
 		if cerr := q.deleteBuildStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing deleteBuildStmt: %w", cerr)
@@ -653,6 +752,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing deleteMemoryStmt: %w", cerr)
 		}
 	}
+	if q.deleteNarrowingStmt != nil {
+		if cerr := q.deleteNarrowingStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing deleteNarrowingStmt: %w", cerr)
+		}
+	}
 	if q.deletePasskeyStmt != nil {
 		if cerr := q.deletePasskeyStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing deletePasskeyStmt: %w", cerr)
@@ -698,6 +802,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing deleteWatchesStmt: %w", cerr)
 		}
 	}
+	if q.dueAutomationsStmt != nil {
+		if cerr := q.dueAutomationsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing dueAutomationsStmt: %w", cerr)
+		}
+	}
 	if q.dueDeliveriesStmt != nil {
 		if cerr := q.dueDeliveriesStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing dueDeliveriesStmt: %w", cerr)
@@ -706,6 +815,11 @@ func (q *Queries) Close() error {
 	if q.dueInboundStmt != nil {
 		if cerr := q.dueInboundStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing dueInboundStmt: %w", cerr)
+		}
+	}
+	if q.dueStartsStmt != nil {
+		if cerr := q.dueStartsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing dueStartsStmt: %w", cerr)
 		}
 	}
 	if q.dueTopicsStmt != nil {
@@ -753,6 +867,16 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing getAgentStmt: %w", cerr)
 		}
 	}
+	if q.getAutomationStmt != nil {
+		if cerr := q.getAutomationStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing getAutomationStmt: %w", cerr)
+		}
+	}
+	if q.getAutomationStartStmt != nil {
+		if cerr := q.getAutomationStartStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing getAutomationStartStmt: %w", cerr)
+		}
+	}
 	if q.getBuildStmt != nil {
 		if cerr := q.getBuildStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing getBuildStmt: %w", cerr)
@@ -786,6 +910,11 @@ func (q *Queries) Close() error {
 	if q.getMemoryStmt != nil {
 		if cerr := q.getMemoryStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing getMemoryStmt: %w", cerr)
+		}
+	}
+	if q.getNarrowingStmt != nil {
+		if cerr := q.getNarrowingStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing getNarrowingStmt: %w", cerr)
 		}
 	}
 	if q.getPasswordStmt != nil {
@@ -858,6 +987,16 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing listAuditStmt: %w", cerr)
 		}
 	}
+	if q.listAutomationStartsStmt != nil {
+		if cerr := q.listAutomationStartsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing listAutomationStartsStmt: %w", cerr)
+		}
+	}
+	if q.listAutomationsStmt != nil {
+		if cerr := q.listAutomationsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing listAutomationsStmt: %w", cerr)
+		}
+	}
 	if q.listBuildsStmt != nil {
 		if cerr := q.listBuildsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing listBuildsStmt: %w", cerr)
@@ -883,6 +1022,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing listEnvironmentsStmt: %w", cerr)
 		}
 	}
+	if q.listEventAutomationsStmt != nil {
+		if cerr := q.listEventAutomationsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing listEventAutomationsStmt: %w", cerr)
+		}
+	}
 	if q.listInboundStmt != nil {
 		if cerr := q.listInboundStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing listInboundStmt: %w", cerr)
@@ -903,6 +1047,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing listMemoryReposStmt: %w", cerr)
 		}
 	}
+	if q.listOpenStartsStmt != nil {
+		if cerr := q.listOpenStartsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing listOpenStartsStmt: %w", cerr)
+		}
+	}
 	if q.listOwnersStmt != nil {
 		if cerr := q.listOwnersStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing listOwnersStmt: %w", cerr)
@@ -911,6 +1060,11 @@ func (q *Queries) Close() error {
 	if q.listPasskeysStmt != nil {
 		if cerr := q.listPasskeysStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing listPasskeysStmt: %w", cerr)
+		}
+	}
+	if q.listRepoAutomationsStmt != nil {
+		if cerr := q.listRepoAutomationsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing listRepoAutomationsStmt: %w", cerr)
 		}
 	}
 	if q.listRunsStmt != nil {
@@ -966,6 +1120,16 @@ func (q *Queries) Close() error {
 	if q.putAttemptStmt != nil {
 		if cerr := q.putAttemptStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing putAttemptStmt: %w", cerr)
+		}
+	}
+	if q.putAutomationStmt != nil {
+		if cerr := q.putAutomationStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing putAutomationStmt: %w", cerr)
+		}
+	}
+	if q.putAutomationStartStmt != nil {
+		if cerr := q.putAutomationStartStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing putAutomationStartStmt: %w", cerr)
 		}
 	}
 	if q.putEnvironmentStmt != nil {
@@ -1043,6 +1207,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing redeliverStmt: %w", cerr)
 		}
 	}
+	if q.releaseAutomationsStmt != nil {
+		if cerr := q.releaseAutomationsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing releaseAutomationsStmt: %w", cerr)
+		}
+	}
 	if q.releaseDeliveriesStmt != nil {
 		if cerr := q.releaseDeliveriesStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing releaseDeliveriesStmt: %w", cerr)
@@ -1051,6 +1220,11 @@ func (q *Queries) Close() error {
 	if q.releaseInboundStmt != nil {
 		if cerr := q.releaseInboundStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing releaseInboundStmt: %w", cerr)
+		}
+	}
+	if q.releaseStartsStmt != nil {
+		if cerr := q.releaseStartsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing releaseStartsStmt: %w", cerr)
 		}
 	}
 	if q.releaseTopicsStmt != nil {
@@ -1078,9 +1252,19 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing secretsAfterStmt: %w", cerr)
 		}
 	}
+	if q.setNarrowingStmt != nil {
+		if cerr := q.setNarrowingStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing setNarrowingStmt: %w", cerr)
+		}
+	}
 	if q.sumEventsStmt != nil {
 		if cerr := q.sumEventsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing sumEventsStmt: %w", cerr)
+		}
+	}
+	if q.sumStartCostsStmt != nil {
+		if cerr := q.sumStartCostsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing sumStartCostsStmt: %w", cerr)
 		}
 	}
 	if q.sumUsageStmt != nil {
@@ -1176,6 +1360,8 @@ type Queries struct {
 	activeBuildStmt               *sql.Stmt
 	activeBuildsStmt              *sql.Stmt
 	addAuditStmt                  *sql.Stmt
+	addAutomationStmt             *sql.Stmt
+	addAutomationStartStmt        *sql.Stmt
 	addBuildStmt                  *sql.Stmt
 	addDeliveryStmt               *sql.Stmt
 	addEventStmt                  *sql.Stmt
@@ -1189,8 +1375,10 @@ type Queries struct {
 	addUserStmt                   *sql.Stmt
 	addWatchStmt                  *sql.Stmt
 	allSnapshotsStmt              *sql.Stmt
+	claimAutomationStmt           *sql.Stmt
 	claimDeliveryStmt             *sql.Stmt
 	claimInboundStmt              *sql.Stmt
+	claimStartStmt                *sql.Stmt
 	claimTopicStmt                *sql.Stmt
 	claimWatchStmt                *sql.Stmt
 	countAgentsOfUserStmt         *sql.Stmt
@@ -1204,6 +1392,8 @@ type Queries struct {
 	countSnapshotsOfUserStmt      *sql.Stmt
 	deactivateBuildStmt           *sql.Stmt
 	deleteAgentStmt               *sql.Stmt
+	deleteAutomationStmt          *sql.Stmt
+	deleteAutomationStartsStmt    *sql.Stmt
 	deleteBuildStmt               *sql.Stmt
 	deleteDeliveriesStmt          *sql.Stmt
 	deleteEnvironmentStmt         *sql.Stmt
@@ -1214,6 +1404,7 @@ type Queries struct {
 	deleteKeysOfKindStmt          *sql.Stmt
 	deleteLeaseStmt               *sql.Stmt
 	deleteMemoryStmt              *sql.Stmt
+	deleteNarrowingStmt           *sql.Stmt
 	deletePasskeyStmt             *sql.Stmt
 	deletePasswordStmt            *sql.Stmt
 	deleteRepliesStmt             *sql.Stmt
@@ -1223,8 +1414,10 @@ type Queries struct {
 	deleteSnapshotStmt            *sql.Stmt
 	deleteWatchStmt               *sql.Stmt
 	deleteWatchesStmt             *sql.Stmt
+	dueAutomationsStmt            *sql.Stmt
 	dueDeliveriesStmt             *sql.Stmt
 	dueInboundStmt                *sql.Stmt
+	dueStartsStmt                 *sql.Stmt
 	dueTopicsStmt                 *sql.Stmt
 	dueWatchesStmt                *sql.Stmt
 	externalIDStmt                *sql.Stmt
@@ -1234,6 +1427,8 @@ type Queries struct {
 	forgetKeysStmt                *sql.Stmt
 	forgetLinksStmt               *sql.Stmt
 	getAgentStmt                  *sql.Stmt
+	getAutomationStmt             *sql.Stmt
+	getAutomationStartStmt        *sql.Stmt
 	getBuildStmt                  *sql.Stmt
 	getEnvironmentStmt            *sql.Stmt
 	getHeadStmt                   *sql.Stmt
@@ -1241,6 +1436,7 @@ type Queries struct {
 	getKeyStmt                    *sql.Stmt
 	getLeaseStmt                  *sql.Stmt
 	getMemoryStmt                 *sql.Stmt
+	getNarrowingStmt              *sql.Stmt
 	getPasswordStmt               *sql.Stmt
 	getReplyStmt                  *sql.Stmt
 	getRuleStmt                   *sql.Stmt
@@ -1255,17 +1451,22 @@ type Queries struct {
 	listAgentsStmt                *sql.Stmt
 	listAgentsOfUserStmt          *sql.Stmt
 	listAuditStmt                 *sql.Stmt
+	listAutomationStartsStmt      *sql.Stmt
+	listAutomationsStmt           *sql.Stmt
 	listBuildsStmt                *sql.Stmt
 	listBuildsOfStmt              *sql.Stmt
 	listDeliveriesStmt            *sql.Stmt
 	listEnvironmentVersionsStmt   *sql.Stmt
 	listEnvironmentsStmt          *sql.Stmt
+	listEventAutomationsStmt      *sql.Stmt
 	listInboundStmt               *sql.Stmt
 	listKeysStmt                  *sql.Stmt
 	listMemoriesStmt              *sql.Stmt
 	listMemoryReposStmt           *sql.Stmt
+	listOpenStartsStmt            *sql.Stmt
 	listOwnersStmt                *sql.Stmt
 	listPasskeysStmt              *sql.Stmt
+	listRepoAutomationsStmt       *sql.Stmt
 	listRunsStmt                  *sql.Stmt
 	listSecretsStmt               *sql.Stmt
 	listSnapshotsStmt             *sql.Stmt
@@ -1277,6 +1478,8 @@ type Queries struct {
 	publishSnapshotStmt           *sql.Stmt
 	putAgentStmt                  *sql.Stmt
 	putAttemptStmt                *sql.Stmt
+	putAutomationStmt             *sql.Stmt
+	putAutomationStartStmt        *sql.Stmt
 	putEnvironmentStmt            *sql.Stmt
 	putEnvironmentVersionStmt     *sql.Stmt
 	putInboundStmt                *sql.Stmt
@@ -1292,14 +1495,18 @@ type Queries struct {
 	putWatchStmt                  *sql.Stmt
 	readEventsStmt                *sql.Stmt
 	redeliverStmt                 *sql.Stmt
+	releaseAutomationsStmt        *sql.Stmt
 	releaseDeliveriesStmt         *sql.Stmt
 	releaseInboundStmt            *sql.Stmt
+	releaseStartsStmt             *sql.Stmt
 	releaseTopicsStmt             *sql.Stmt
 	releaseWatchesStmt            *sql.Stmt
 	replayInboundStmt             *sql.Stmt
 	resealSecretStmt              *sql.Stmt
 	secretsAfterStmt              *sql.Stmt
+	setNarrowingStmt              *sql.Stmt
 	sumEventsStmt                 *sql.Stmt
+	sumStartCostsStmt             *sql.Stmt
 	sumUsageStmt                  *sql.Stmt
 	takeLinkStmt                  *sql.Stmt
 	tellTopicStmt                 *sql.Stmt
@@ -1320,6 +1527,8 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		activeBuildStmt:               q.activeBuildStmt,
 		activeBuildsStmt:              q.activeBuildsStmt,
 		addAuditStmt:                  q.addAuditStmt,
+		addAutomationStmt:             q.addAutomationStmt,
+		addAutomationStartStmt:        q.addAutomationStartStmt,
 		addBuildStmt:                  q.addBuildStmt,
 		addDeliveryStmt:               q.addDeliveryStmt,
 		addEventStmt:                  q.addEventStmt,
@@ -1333,8 +1542,10 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		addUserStmt:                   q.addUserStmt,
 		addWatchStmt:                  q.addWatchStmt,
 		allSnapshotsStmt:              q.allSnapshotsStmt,
+		claimAutomationStmt:           q.claimAutomationStmt,
 		claimDeliveryStmt:             q.claimDeliveryStmt,
 		claimInboundStmt:              q.claimInboundStmt,
+		claimStartStmt:                q.claimStartStmt,
 		claimTopicStmt:                q.claimTopicStmt,
 		claimWatchStmt:                q.claimWatchStmt,
 		countAgentsOfUserStmt:         q.countAgentsOfUserStmt,
@@ -1348,6 +1559,8 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		countSnapshotsOfUserStmt:      q.countSnapshotsOfUserStmt,
 		deactivateBuildStmt:           q.deactivateBuildStmt,
 		deleteAgentStmt:               q.deleteAgentStmt,
+		deleteAutomationStmt:          q.deleteAutomationStmt,
+		deleteAutomationStartsStmt:    q.deleteAutomationStartsStmt,
 		deleteBuildStmt:               q.deleteBuildStmt,
 		deleteDeliveriesStmt:          q.deleteDeliveriesStmt,
 		deleteEnvironmentStmt:         q.deleteEnvironmentStmt,
@@ -1358,6 +1571,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		deleteKeysOfKindStmt:          q.deleteKeysOfKindStmt,
 		deleteLeaseStmt:               q.deleteLeaseStmt,
 		deleteMemoryStmt:              q.deleteMemoryStmt,
+		deleteNarrowingStmt:           q.deleteNarrowingStmt,
 		deletePasskeyStmt:             q.deletePasskeyStmt,
 		deletePasswordStmt:            q.deletePasswordStmt,
 		deleteRepliesStmt:             q.deleteRepliesStmt,
@@ -1367,8 +1581,10 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		deleteSnapshotStmt:            q.deleteSnapshotStmt,
 		deleteWatchStmt:               q.deleteWatchStmt,
 		deleteWatchesStmt:             q.deleteWatchesStmt,
+		dueAutomationsStmt:            q.dueAutomationsStmt,
 		dueDeliveriesStmt:             q.dueDeliveriesStmt,
 		dueInboundStmt:                q.dueInboundStmt,
+		dueStartsStmt:                 q.dueStartsStmt,
 		dueTopicsStmt:                 q.dueTopicsStmt,
 		dueWatchesStmt:                q.dueWatchesStmt,
 		externalIDStmt:                q.externalIDStmt,
@@ -1378,6 +1594,8 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		forgetKeysStmt:                q.forgetKeysStmt,
 		forgetLinksStmt:               q.forgetLinksStmt,
 		getAgentStmt:                  q.getAgentStmt,
+		getAutomationStmt:             q.getAutomationStmt,
+		getAutomationStartStmt:        q.getAutomationStartStmt,
 		getBuildStmt:                  q.getBuildStmt,
 		getEnvironmentStmt:            q.getEnvironmentStmt,
 		getHeadStmt:                   q.getHeadStmt,
@@ -1385,6 +1603,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		getKeyStmt:                    q.getKeyStmt,
 		getLeaseStmt:                  q.getLeaseStmt,
 		getMemoryStmt:                 q.getMemoryStmt,
+		getNarrowingStmt:              q.getNarrowingStmt,
 		getPasswordStmt:               q.getPasswordStmt,
 		getReplyStmt:                  q.getReplyStmt,
 		getRuleStmt:                   q.getRuleStmt,
@@ -1399,17 +1618,22 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		listAgentsStmt:                q.listAgentsStmt,
 		listAgentsOfUserStmt:          q.listAgentsOfUserStmt,
 		listAuditStmt:                 q.listAuditStmt,
+		listAutomationStartsStmt:      q.listAutomationStartsStmt,
+		listAutomationsStmt:           q.listAutomationsStmt,
 		listBuildsStmt:                q.listBuildsStmt,
 		listBuildsOfStmt:              q.listBuildsOfStmt,
 		listDeliveriesStmt:            q.listDeliveriesStmt,
 		listEnvironmentVersionsStmt:   q.listEnvironmentVersionsStmt,
 		listEnvironmentsStmt:          q.listEnvironmentsStmt,
+		listEventAutomationsStmt:      q.listEventAutomationsStmt,
 		listInboundStmt:               q.listInboundStmt,
 		listKeysStmt:                  q.listKeysStmt,
 		listMemoriesStmt:              q.listMemoriesStmt,
 		listMemoryReposStmt:           q.listMemoryReposStmt,
+		listOpenStartsStmt:            q.listOpenStartsStmt,
 		listOwnersStmt:                q.listOwnersStmt,
 		listPasskeysStmt:              q.listPasskeysStmt,
+		listRepoAutomationsStmt:       q.listRepoAutomationsStmt,
 		listRunsStmt:                  q.listRunsStmt,
 		listSecretsStmt:               q.listSecretsStmt,
 		listSnapshotsStmt:             q.listSnapshotsStmt,
@@ -1421,6 +1645,8 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		publishSnapshotStmt:           q.publishSnapshotStmt,
 		putAgentStmt:                  q.putAgentStmt,
 		putAttemptStmt:                q.putAttemptStmt,
+		putAutomationStmt:             q.putAutomationStmt,
+		putAutomationStartStmt:        q.putAutomationStartStmt,
 		putEnvironmentStmt:            q.putEnvironmentStmt,
 		putEnvironmentVersionStmt:     q.putEnvironmentVersionStmt,
 		putInboundStmt:                q.putInboundStmt,
@@ -1436,14 +1662,18 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		putWatchStmt:                  q.putWatchStmt,
 		readEventsStmt:                q.readEventsStmt,
 		redeliverStmt:                 q.redeliverStmt,
+		releaseAutomationsStmt:        q.releaseAutomationsStmt,
 		releaseDeliveriesStmt:         q.releaseDeliveriesStmt,
 		releaseInboundStmt:            q.releaseInboundStmt,
+		releaseStartsStmt:             q.releaseStartsStmt,
 		releaseTopicsStmt:             q.releaseTopicsStmt,
 		releaseWatchesStmt:            q.releaseWatchesStmt,
 		replayInboundStmt:             q.replayInboundStmt,
 		resealSecretStmt:              q.resealSecretStmt,
 		secretsAfterStmt:              q.secretsAfterStmt,
+		setNarrowingStmt:              q.setNarrowingStmt,
 		sumEventsStmt:                 q.sumEventsStmt,
+		sumStartCostsStmt:             q.sumStartCostsStmt,
 		sumUsageStmt:                  q.sumUsageStmt,
 		takeLinkStmt:                  q.takeLinkStmt,
 		tellTopicStmt:                 q.tellTopicStmt,

@@ -58,6 +58,30 @@ type Audit struct {
 	Outcome string
 }
 
+type Automation struct {
+	ID        string
+	UserID    int64
+	Repo      string
+	OnEvent   int64
+	CreatedAt int64
+	DueAt     int64
+	Owner     string
+	Until     int64
+	Data      string
+}
+
+type AutomationStart struct {
+	ID           string
+	AutomationID string
+	State        string
+	CreatedAt    int64
+	DueAt        int64
+	Cost         int64
+	Owner        string
+	Until        int64
+	Data         string
+}
+
 type Build struct {
 	ID            string
 	EnvironmentID string
@@ -135,6 +159,11 @@ type Memory struct {
 	CreatedAt int64
 	Revision  int64
 	Data      string
+}
+
+type Narrowing struct {
+	AgentID string
+	Data    string
 }
 
 type Passkey struct {
