@@ -91,6 +91,7 @@ var mayImport = map[string][]string{
 	"internal/control/oauthtest":                       {},
 	"internal/control/due":                             {"NOUNS", "internal/control/forge"},
 	"internal/control/follow":                          {"NOUNS", "internal/control/due", "internal/control/forge", "internal/control/inbound", "internal/control/store"},
+	"internal/control/automation":                      {"NOUNS", "internal/control/due", "internal/control/forge", "internal/control/inbound", "internal/control/store"},
 	"internal/control/autoreview":                      {"NOUNS", "internal/control/forge", "internal/control/inbound"},
 	"internal/control/mention":                         {"NOUNS", "internal/control/due", "internal/control/forge", "internal/control/inbound", "internal/control/store"},
 	"internal/control/inbound":                         {"NOUNS", "internal/control/due", "internal/control/forge", "internal/control/store"},
