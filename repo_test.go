@@ -192,7 +192,7 @@ var mayImport = map[string][]string{
 
 	// Inside a machine.
 	"internal/guest/execd":         {"internal/text", "internal/rule", "internal/atomicfile", "internal/fault", "internal/lockfile", "internal/tool", "internal/redact", "internal/telemetry", "internal/wire/...", "internal/guest/changes", "internal/guest/editor", "internal/guest/file", "internal/guest/guard", "internal/guest/terminal", "internal/guest/tool", "internal/guest/hook", "internal/hook", "internal/guest/mcp", "internal/guest/rulefile", "internal/mcp", "internal/terminal"},
-	"internal/guest/pid1":          {"internal/atomicfile", "internal/fault", "internal/wire/...", "internal/guest/checkout", "internal/guest/desktop", "internal/guest/process", "internal/guest/usage", "internal/guest/sandbox", "internal/guest/sandbox/asked", "internal/policy/sandbox"},
+	"internal/guest/pid1":          {"internal/atomicfile", "internal/fault", "internal/wire/...", "internal/guest/checkout", "internal/guest/desktop", "internal/guest/listening", "internal/guest/process", "internal/guest/usage", "internal/guest/sandbox", "internal/guest/sandbox/asked", "internal/policy/sandbox"},
 	"internal/guest/process":       {"internal/guest/usage"},
 	"internal/guest/changes":       {"internal/text", "internal/fault", "internal/gitcmd", "internal/guest/file"},
 	"internal/guest/editor":        {"internal/fault"},
@@ -215,6 +215,7 @@ var mayImport = map[string][]string{
 	"internal/guest/terminal":      {"internal/terminal", "internal/fault", "internal/redact", "internal/guest/pty"},
 	"internal/guest/sshd":          {"internal/atomicfile", "internal/redact", "internal/guest/pty"},
 	"internal/guest/ripgrep":       {},
+	"internal/guest/listening":     {},
 	"internal/guest/lsp":           {"internal/atomicfile", "internal/gitcmd", "internal/guest/ripgrep"},
 	"internal/guest/hook":          {"internal/hook", "internal/text"},
 	"internal/guest/rulefile":      {"internal/rule"},

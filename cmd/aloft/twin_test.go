@@ -18,7 +18,7 @@ var commandOf = map[string]string{
 	"retryTurn": "agent retry", "forkAgent": "agent fork", "queuePrompt": "agent queue", "listQueue": "agent queue", "unqueuePrompt": "agent queue",
 	"listAgentEvents": "agent logs", "getAgentJournal": "agent show", "getAgentContext": "agent show", "getAgentFindings": "review", "getEventImage": "[a picture is for the eyes]", "getAgentDiff": "agent diff", "createPullRequest": "agent pr", "listPullRequests": "agent pr", "proposePullRequest": "agent pr", "getAgentUsage": "agent show",
 	"listArtifacts": "agent artifacts", "downloadArtifact": "agent artifacts", "getArtifactContents": "agent artifacts",
-	"listAgentConnections": "agent connections", "forwardPort": "agent forward", "createPreview": "agent preview",
+	"listAgentConnections": "agent connections", "listPorts": "agent ports", "forwardPort": "agent forward", "createPreview": "agent preview",
 	"openAgentPTY": "agent attach", "listAgentTerminals": "agent terminals", "createAgentTerminal": "agent attach", "openSSH": "agent ssh",
 	"getAgentDesktop": "agent desktop", "openAgentDesktop": "agent desktop",
 	"listWebhookDeliveries": "agent webhook", "replayWebhookDelivery": "agent webhook replay",

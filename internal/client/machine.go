@@ -58,6 +58,20 @@ func (c *Client) Desktop(ctx context.Context, agentID string) (Desktop, error) {
 	return out, c.call(ctx, http.MethodGet, agentPath(agentID)+"/desktop", nil, &out)
 }
 
+// ListeningPort is a port on which a program in an agent's machine listens.
+type ListeningPort struct {
+	Port    int    `json:"port"`
+	Program string `json:"program"` // name of the process; "" if unknown
+}
+
+// Ports returns the ports on which programs in an agent's machine listen.
+func (c *Client) Ports(ctx context.Context, agentID string) ([]ListeningPort, error) {
+	var out struct {
+		Items []ListeningPort `json:"items"`
+	}
+	return out.Items, c.call(ctx, http.MethodGet, agentPath(agentID)+"/ports", nil, &out)
+}
+
 // Terminal is a terminal that an agent shares with people.
 type Terminal struct {
 	Name             string `json:"name"`

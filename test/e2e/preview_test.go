@@ -73,6 +73,9 @@ done`
 	if shown := a.output("agent", "show", "--json", r.AgentID); !strings.Contains(shown, `"ports":[{"port":3000,"name":"web"},{"port":3001}]`) {
 		t.Errorf("the agent is shown without its ports: %s", shown)
 	}
+	if found := a.output("agent", "ports", "--json", r.AgentID); !strings.Contains(found, `[{"port":3000,"program":"node"},{"port":3001,"program":"node"}]`) {
+		t.Errorf("the ports found are %s", found)
+	}
 	if byName := a.output("agent", "preview", "--json", r.AgentID, "web"); !strings.Contains(byName, previews[0].URL) {
 		t.Errorf("the preview of web is %s; want one at %s", byName, previews[0].URL)
 	}

@@ -39,7 +39,7 @@ var authorization = map[string]string{
 	"POST /v1/agents/{id}/runs": own, "GET /v1/agents/{id}/runs": own,
 	"GET /v1/agents/{id}/runs/{runId}": own, "GET /v1/agents/{id}/runs/{runId}/stream": own,
 	"POST /v1/agents/{id}/runs/{runId}/cancel": own, "GET /v1/agents/{id}/usage": own,
-	"GET /v1/agents/{id}/connections": own, "GET /v1/agents/{id}/ports/{port}": own, "POST /v1/agents/{id}/ports/{port}/preview": own,
+	"GET /v1/agents/{id}/connections": own, "GET /v1/agents/{id}/ports": own, "GET /v1/agents/{id}/ports/{port}": own, "POST /v1/agents/{id}/ports/{port}/preview": own,
 	"GET /v1/agents/{id}/diff": own, "GET /v1/agents/{id}/events": own, "GET /v1/agents/{id}/journal": own,
 	"POST /v1/agents/{id}/pull-requests": own, "GET /v1/agents/{id}/pull-requests": own, "GET /v1/agents/{id}/pull-requests/proposal": own,
 	"GET /v1/agents/{id}/terminals": own, "POST /v1/agents/{id}/terminals": own, "GET /v1/agents/{id}/pty": own,

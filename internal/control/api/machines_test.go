@@ -45,6 +45,22 @@ func (f farEnd) CreateTerminal(_ context.Context, _ string, n terminal.New) (ter
 	return terminal.Terminal{Name: n.Name, Columns: n.Columns}, n.Name != "main", nil
 }
 
+func (f farEnd) Ports(context.Context, string) ([]machines.Port, error) {
+	return []machines.Port{{Port: 3000, Program: "node"}, {Port: 65535}}, nil
+}
+
+// TestListeningPorts checks the list of ports, and the reply of a server that cannot reach
+// machines.
+func TestListeningPorts(t *testing.T) {
+	h := newHouse(t)
+	id, _ := h.begin()
+	h.want(h.call("GET", "/v1/agents/"+id+"/ports", ""), http.StatusNotImplemented)
+	h.api.machines.Machines = farEnd{}
+	if a := h.want(h.call("GET", "/v1/agents/"+id+"/ports", ""), 200); strings.TrimSpace(string(a.body)) != `{"items":[{"port":3000,"program":"node"},{"port":65535}]}` {
+		t.Errorf("%s", a.body)
+	}
+}
+
 func TestTerminals(t *testing.T) {
 	h := newHouse(t)
 	id, _ := h.begin()

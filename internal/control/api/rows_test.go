@@ -51,6 +51,7 @@ var rows = map[string]struct{ whose, query string }{
 	"GET /v1/agents/{id}/findings":               {mine, ""},
 	"GET /v1/agents/{id}/journal":                {mine, ""},
 	"GET /v1/agents/{id}/mcp-servers":            {mine, ""},
+	"GET /v1/agents/{id}/ports":                  {mine, ""},
 	"GET /v1/agents/{id}/pull-requests":          {mine, ""},
 	"GET /v1/agents/{id}/queue":                  {mine, ""},
 	"GET /v1/agents/{id}/runs":                   {mine, ""},
@@ -187,6 +188,10 @@ func (r *resident) has(a answer) bool {
 type labelled struct {
 	machines.Machines
 	t *testing.T
+}
+
+func (l labelled) Ports(_ context.Context, agentID string) ([]machines.Port, error) {
+	return []machines.Port{{Port: 80, Program: agentID}}, nil
 }
 
 func (l labelled) Terminals(_ context.Context, agentID string) ([]terminal.Terminal, error) {

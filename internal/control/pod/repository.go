@@ -1,8 +1,11 @@
 package pod
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math"
+	"slices"
 
 	"connectrpc.com/connect"
 
@@ -109,6 +112,32 @@ func (c *Conn) Diff(ctx context.Context, repository int, base string) (diff stri
 		return "", false, fmt.Errorf("diff: %w", c.rpcError(err))
 	}
 	return text.Head(r.Msg.GetDiff(), maxMessage), r.Msg.GetTruncated(), nil
+}
+
+// Port is a TCP port of the machine's loopback on which a program listens.
+type Port struct {
+	Port    uint16
+	Program string // name of the process; "" if unknown
+}
+
+// maxPorts is how many ports of a machine are listed.
+const maxPorts = 256
+
+// Ports lists the ports on which programs listen, in ascending order.
+func (c *Conn) Ports(ctx context.Context) ([]Port, error) {
+	r, err := c.pod.ListPorts(ctx, connect.NewRequest(&podv1.ListPortsRequest{}))
+	if err != nil {
+		return nil, fmt.Errorf("list ports: %w", c.rpcError(err))
+	}
+	list := r.Msg.GetPorts()
+	ports := make([]Port, 0, min(len(list), maxPorts))
+	for _, p := range list[:min(len(list), maxPorts)] {
+		if n := p.GetPort(); n > 0 && n <= math.MaxUint16 {
+			ports = append(ports, Port{uint16(n), text.Head(p.GetProgram(), maxWord)})
+		}
+	}
+	slices.SortFunc(ports, func(a, b Port) int { return cmp.Compare(a.Port, b.Port) })
+	return slices.CompactFunc(ports, func(a, b Port) bool { return a.Port == b.Port }), nil
 }
 
 // SetGitCredential replaces the credential with which git in the machine

@@ -69,6 +69,20 @@ func (m Machines) Terminals(ctx context.Context, agentID string) (list []termina
 	return list, err
 }
 
+// Ports implements [machineapi.Machines].
+func (m Machines) Ports(ctx context.Context, agentID string) ([]machineapi.Port, error) {
+	access, err := m.Fleet.Access(ctx, agentID)
+	if err != nil {
+		return nil, err
+	}
+	list, err := access.Conn.Ports(ctx)
+	ports := make([]machineapi.Port, 0, len(list))
+	for _, p := range list {
+		ports = append(ports, machineapi.Port(p))
+	}
+	return ports, errors.Join(err, access.Close())
+}
+
 // CreateTerminal implements [machineapi.Machines].
 func (m Machines) CreateTerminal(ctx context.Context, agentID string, n terminal.New) (made terminal.Terminal, created bool, err error) {
 	err = m.terminals(ctx, agentID, func(t *execclient.Terminals) error {

@@ -880,6 +880,140 @@ func (x *StatusResponse) GetExecDaemonRunning() bool {
 	return false
 }
 
+type ListPortsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPortsRequest) Reset() {
+	*x = ListPortsRequest{}
+	mi := &file_pod_v1_pod_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPortsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPortsRequest) ProtoMessage() {}
+
+func (x *ListPortsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pod_v1_pod_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPortsRequest.ProtoReflect.Descriptor instead.
+func (*ListPortsRequest) Descriptor() ([]byte, []int) {
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{9}
+}
+
+type ListPortsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Sorted by port.
+	Ports         []*ListeningPort `protobuf:"bytes,1,rep,name=ports,proto3" json:"ports,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPortsResponse) Reset() {
+	*x = ListPortsResponse{}
+	mi := &file_pod_v1_pod_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPortsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPortsResponse) ProtoMessage() {}
+
+func (x *ListPortsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pod_v1_pod_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPortsResponse.ProtoReflect.Descriptor instead.
+func (*ListPortsResponse) Descriptor() ([]byte, []int) {
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ListPortsResponse) GetPorts() []*ListeningPort {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+type ListeningPort struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Port  int32                  `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`
+	// Name of the process; empty if it is unknown.
+	Program       string `protobuf:"bytes,2,opt,name=program,proto3" json:"program,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListeningPort) Reset() {
+	*x = ListeningPort{}
+	mi := &file_pod_v1_pod_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListeningPort) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListeningPort) ProtoMessage() {}
+
+func (x *ListeningPort) ProtoReflect() protoreflect.Message {
+	mi := &file_pod_v1_pod_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListeningPort.ProtoReflect.Descriptor instead.
+func (*ListeningPort) Descriptor() ([]byte, []int) {
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ListeningPort) GetPort() int32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *ListeningPort) GetProgram() string {
+	if x != nil {
+		return x.Program
+	}
+	return ""
+}
+
 type SetGitCredentialRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Credential    string                 `protobuf:"bytes,1,opt,name=credential,proto3" json:"credential,omitempty"`
@@ -889,7 +1023,7 @@ type SetGitCredentialRequest struct {
 
 func (x *SetGitCredentialRequest) Reset() {
 	*x = SetGitCredentialRequest{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[9]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -901,7 +1035,7 @@ func (x *SetGitCredentialRequest) String() string {
 func (*SetGitCredentialRequest) ProtoMessage() {}
 
 func (x *SetGitCredentialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[9]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -914,7 +1048,7 @@ func (x *SetGitCredentialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetGitCredentialRequest.ProtoReflect.Descriptor instead.
 func (*SetGitCredentialRequest) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{9}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SetGitCredentialRequest) GetCredential() string {
@@ -932,7 +1066,7 @@ type SetGitCredentialResponse struct {
 
 func (x *SetGitCredentialResponse) Reset() {
 	*x = SetGitCredentialResponse{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[10]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -944,7 +1078,7 @@ func (x *SetGitCredentialResponse) String() string {
 func (*SetGitCredentialResponse) ProtoMessage() {}
 
 func (x *SetGitCredentialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[10]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -957,7 +1091,7 @@ func (x *SetGitCredentialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetGitCredentialResponse.ProtoReflect.Descriptor instead.
 func (*SetGitCredentialResponse) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{10}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{13}
 }
 
 type CommitRequest struct {
@@ -976,7 +1110,7 @@ type CommitRequest struct {
 
 func (x *CommitRequest) Reset() {
 	*x = CommitRequest{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[11]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -988,7 +1122,7 @@ func (x *CommitRequest) String() string {
 func (*CommitRequest) ProtoMessage() {}
 
 func (x *CommitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[11]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1001,7 +1135,7 @@ func (x *CommitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitRequest.ProtoReflect.Descriptor instead.
 func (*CommitRequest) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{11}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CommitRequest) GetMessage() string {
@@ -1050,7 +1184,7 @@ type CommitResponse struct {
 
 func (x *CommitResponse) Reset() {
 	*x = CommitResponse{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[12]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1062,7 +1196,7 @@ func (x *CommitResponse) String() string {
 func (*CommitResponse) ProtoMessage() {}
 
 func (x *CommitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[12]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1075,7 +1209,7 @@ func (x *CommitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitResponse.ProtoReflect.Descriptor instead.
 func (*CommitResponse) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{12}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CommitResponse) GetCommit() string {
@@ -1128,7 +1262,7 @@ type RunCommandRequest struct {
 
 func (x *RunCommandRequest) Reset() {
 	*x = RunCommandRequest{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[13]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1140,7 +1274,7 @@ func (x *RunCommandRequest) String() string {
 func (*RunCommandRequest) ProtoMessage() {}
 
 func (x *RunCommandRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[13]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1153,7 +1287,7 @@ func (x *RunCommandRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCommandRequest.ProtoReflect.Descriptor instead.
 func (*RunCommandRequest) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{13}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RunCommandRequest) GetCommand() string {
@@ -1190,7 +1324,7 @@ type RunCommandResponse struct {
 
 func (x *RunCommandResponse) Reset() {
 	*x = RunCommandResponse{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[14]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1202,7 +1336,7 @@ func (x *RunCommandResponse) String() string {
 func (*RunCommandResponse) ProtoMessage() {}
 
 func (x *RunCommandResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[14]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1215,7 +1349,7 @@ func (x *RunCommandResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCommandResponse.ProtoReflect.Descriptor instead.
 func (*RunCommandResponse) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{14}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RunCommandResponse) GetEvent() isRunCommandResponse_Event {
@@ -1273,7 +1407,7 @@ type CommandExit struct {
 
 func (x *CommandExit) Reset() {
 	*x = CommandExit{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[15]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1285,7 +1419,7 @@ func (x *CommandExit) String() string {
 func (*CommandExit) ProtoMessage() {}
 
 func (x *CommandExit) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[15]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1298,7 +1432,7 @@ func (x *CommandExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandExit.ProtoReflect.Descriptor instead.
 func (*CommandExit) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{15}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CommandExit) GetCode() int32 {
@@ -1329,7 +1463,7 @@ type PushRequest struct {
 
 func (x *PushRequest) Reset() {
 	*x = PushRequest{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[16]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1341,7 +1475,7 @@ func (x *PushRequest) String() string {
 func (*PushRequest) ProtoMessage() {}
 
 func (x *PushRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[16]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1354,7 +1488,7 @@ func (x *PushRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushRequest.ProtoReflect.Descriptor instead.
 func (*PushRequest) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{16}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PushRequest) GetBranch() string {
@@ -1405,7 +1539,7 @@ type PushResponse struct {
 
 func (x *PushResponse) Reset() {
 	*x = PushResponse{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[17]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1417,7 +1551,7 @@ func (x *PushResponse) String() string {
 func (*PushResponse) ProtoMessage() {}
 
 func (x *PushResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[17]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1430,7 +1564,7 @@ func (x *PushResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushResponse.ProtoReflect.Descriptor instead.
 func (*PushResponse) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{17}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PushResponse) GetCommit() string {
@@ -1480,7 +1614,7 @@ type DiffRequest struct {
 
 func (x *DiffRequest) Reset() {
 	*x = DiffRequest{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[18]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1492,7 +1626,7 @@ func (x *DiffRequest) String() string {
 func (*DiffRequest) ProtoMessage() {}
 
 func (x *DiffRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[18]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1505,7 +1639,7 @@ func (x *DiffRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffRequest.ProtoReflect.Descriptor instead.
 func (*DiffRequest) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{18}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DiffRequest) GetBase() string {
@@ -1532,7 +1666,7 @@ type DiffResponse struct {
 
 func (x *DiffResponse) Reset() {
 	*x = DiffResponse{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[19]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1544,7 +1678,7 @@ func (x *DiffResponse) String() string {
 func (*DiffResponse) ProtoMessage() {}
 
 func (x *DiffResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[19]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1557,7 +1691,7 @@ func (x *DiffResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffResponse.ProtoReflect.Descriptor instead.
 func (*DiffResponse) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{19}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DiffResponse) GetDiff() string {
@@ -1582,7 +1716,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[20]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1594,7 +1728,7 @@ func (x *ShutdownRequest) String() string {
 func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[20]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1607,7 +1741,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{20}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{23}
 }
 
 type ShutdownResponse struct {
@@ -1618,7 +1752,7 @@ type ShutdownResponse struct {
 
 func (x *ShutdownResponse) Reset() {
 	*x = ShutdownResponse{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[21]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1630,7 +1764,7 @@ func (x *ShutdownResponse) String() string {
 func (*ShutdownResponse) ProtoMessage() {}
 
 func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[21]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1643,7 +1777,7 @@ func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownResponse.ProtoReflect.Descriptor instead.
 func (*ShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{21}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{24}
 }
 
 type QuiesceRequest struct {
@@ -1654,7 +1788,7 @@ type QuiesceRequest struct {
 
 func (x *QuiesceRequest) Reset() {
 	*x = QuiesceRequest{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[22]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1666,7 +1800,7 @@ func (x *QuiesceRequest) String() string {
 func (*QuiesceRequest) ProtoMessage() {}
 
 func (x *QuiesceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[22]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1679,7 +1813,7 @@ func (x *QuiesceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuiesceRequest.ProtoReflect.Descriptor instead.
 func (*QuiesceRequest) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{22}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{25}
 }
 
 type QuiesceResponse struct {
@@ -1690,7 +1824,7 @@ type QuiesceResponse struct {
 
 func (x *QuiesceResponse) Reset() {
 	*x = QuiesceResponse{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[23]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1702,7 +1836,7 @@ func (x *QuiesceResponse) String() string {
 func (*QuiesceResponse) ProtoMessage() {}
 
 func (x *QuiesceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[23]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1715,7 +1849,7 @@ func (x *QuiesceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuiesceResponse.ProtoReflect.Descriptor instead.
 func (*QuiesceResponse) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{23}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{26}
 }
 
 var File_pod_v1_pod_service_proto protoreflect.FileDescriptor
@@ -1799,7 +1933,13 @@ const file_pod_v1_pod_service_proto_rawDesc = "" +
 	"\aboot_id\x18\x01 \x01(\tR\x06bootId\x12\x16\n" +
 	"\x06booted\x18\x02 \x01(\bR\x06booted\x120\n" +
 	"\x14exec_daemon_restarts\x18\x03 \x01(\x05R\x12execDaemonRestarts\x12.\n" +
-	"\x13exec_daemon_running\x18\x04 \x01(\bR\x11execDaemonRunning\"9\n" +
+	"\x13exec_daemon_running\x18\x04 \x01(\bR\x11execDaemonRunning\"\x12\n" +
+	"\x10ListPortsRequest\"@\n" +
+	"\x11ListPortsResponse\x12+\n" +
+	"\x05ports\x18\x01 \x03(\v2\x15.pod.v1.ListeningPortR\x05ports\"=\n" +
+	"\rListeningPort\x12\x12\n" +
+	"\x04port\x18\x01 \x01(\x05R\x04port\x12\x18\n" +
+	"\aprogram\x18\x02 \x01(\tR\aprogram\"9\n" +
 	"\x17SetGitCredentialRequest\x12\x1e\n" +
 	"\n" +
 	"credential\x18\x01 \x01(\tR\n" +
@@ -1855,7 +1995,7 @@ const file_pod_v1_pod_service_proto_rawDesc = "" +
 	"\x0fShutdownRequest\"\x12\n" +
 	"\x10ShutdownResponse\"\x10\n" +
 	"\x0eQuiesceRequest\"\x11\n" +
-	"\x0fQuiesceResponse2\xb2\x04\n" +
+	"\x0fQuiesceResponse2\xf4\x04\n" +
 	"\n" +
 	"PodService\x123\n" +
 	"\x04Boot\x12\x13.pod.v1.BootRequest\x1a\x14.pod.v1.BootResponse0\x01\x127\n" +
@@ -1865,7 +2005,8 @@ const file_pod_v1_pod_service_proto_rawDesc = "" +
 	"\n" +
 	"RunCommand\x12\x19.pod.v1.RunCommandRequest\x1a\x1a.pod.v1.RunCommandResponse0\x01\x121\n" +
 	"\x04Push\x12\x13.pod.v1.PushRequest\x1a\x14.pod.v1.PushResponse\x121\n" +
-	"\x04Diff\x12\x13.pod.v1.DiffRequest\x1a\x14.pod.v1.DiffResponse\x12=\n" +
+	"\x04Diff\x12\x13.pod.v1.DiffRequest\x1a\x14.pod.v1.DiffResponse\x12@\n" +
+	"\tListPorts\x12\x18.pod.v1.ListPortsRequest\x1a\x19.pod.v1.ListPortsResponse\x12=\n" +
 	"\bShutdown\x12\x17.pod.v1.ShutdownRequest\x1a\x18.pod.v1.ShutdownResponse\x12:\n" +
 	"\aQuiesce\x12\x16.pod.v1.QuiesceRequest\x1a\x17.pod.v1.QuiesceResponseB\x1bZ\x19aloft/internal/wire/podv1b\x06proto3"
 
@@ -1882,7 +2023,7 @@ func file_pod_v1_pod_service_proto_rawDescGZIP() []byte {
 }
 
 var file_pod_v1_pod_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_pod_v1_pod_service_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_pod_v1_pod_service_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_pod_v1_pod_service_proto_goTypes = []any{
 	(BootStep_State)(0),              // 0: pod.v1.BootStep.State
 	(Facilities_Docker)(0),           // 1: pod.v1.Facilities.Docker
@@ -1895,27 +2036,30 @@ var file_pod_v1_pod_service_proto_goTypes = []any{
 	(*CheckedOut)(nil),               // 8: pod.v1.CheckedOut
 	(*StatusRequest)(nil),            // 9: pod.v1.StatusRequest
 	(*StatusResponse)(nil),           // 10: pod.v1.StatusResponse
-	(*SetGitCredentialRequest)(nil),  // 11: pod.v1.SetGitCredentialRequest
-	(*SetGitCredentialResponse)(nil), // 12: pod.v1.SetGitCredentialResponse
-	(*CommitRequest)(nil),            // 13: pod.v1.CommitRequest
-	(*CommitResponse)(nil),           // 14: pod.v1.CommitResponse
-	(*RunCommandRequest)(nil),        // 15: pod.v1.RunCommandRequest
-	(*RunCommandResponse)(nil),       // 16: pod.v1.RunCommandResponse
-	(*CommandExit)(nil),              // 17: pod.v1.CommandExit
-	(*PushRequest)(nil),              // 18: pod.v1.PushRequest
-	(*PushResponse)(nil),             // 19: pod.v1.PushResponse
-	(*DiffRequest)(nil),              // 20: pod.v1.DiffRequest
-	(*DiffResponse)(nil),             // 21: pod.v1.DiffResponse
-	(*ShutdownRequest)(nil),          // 22: pod.v1.ShutdownRequest
-	(*ShutdownResponse)(nil),         // 23: pod.v1.ShutdownResponse
-	(*QuiesceRequest)(nil),           // 24: pod.v1.QuiesceRequest
-	(*QuiesceResponse)(nil),          // 25: pod.v1.QuiesceResponse
-	nil,                              // 26: pod.v1.BootRequest.EnvEntry
-	(*agentv1.SandboxPolicy)(nil),    // 27: agent.v1.SandboxPolicy
+	(*ListPortsRequest)(nil),         // 11: pod.v1.ListPortsRequest
+	(*ListPortsResponse)(nil),        // 12: pod.v1.ListPortsResponse
+	(*ListeningPort)(nil),            // 13: pod.v1.ListeningPort
+	(*SetGitCredentialRequest)(nil),  // 14: pod.v1.SetGitCredentialRequest
+	(*SetGitCredentialResponse)(nil), // 15: pod.v1.SetGitCredentialResponse
+	(*CommitRequest)(nil),            // 16: pod.v1.CommitRequest
+	(*CommitResponse)(nil),           // 17: pod.v1.CommitResponse
+	(*RunCommandRequest)(nil),        // 18: pod.v1.RunCommandRequest
+	(*RunCommandResponse)(nil),       // 19: pod.v1.RunCommandResponse
+	(*CommandExit)(nil),              // 20: pod.v1.CommandExit
+	(*PushRequest)(nil),              // 21: pod.v1.PushRequest
+	(*PushResponse)(nil),             // 22: pod.v1.PushResponse
+	(*DiffRequest)(nil),              // 23: pod.v1.DiffRequest
+	(*DiffResponse)(nil),             // 24: pod.v1.DiffResponse
+	(*ShutdownRequest)(nil),          // 25: pod.v1.ShutdownRequest
+	(*ShutdownResponse)(nil),         // 26: pod.v1.ShutdownResponse
+	(*QuiesceRequest)(nil),           // 27: pod.v1.QuiesceRequest
+	(*QuiesceResponse)(nil),          // 28: pod.v1.QuiesceResponse
+	nil,                              // 29: pod.v1.BootRequest.EnvEntry
+	(*agentv1.SandboxPolicy)(nil),    // 30: agent.v1.SandboxPolicy
 }
 var file_pod_v1_pod_service_proto_depIdxs = []int32{
 	3,  // 0: pod.v1.BootRequest.checkout:type_name -> pod.v1.Checkout
-	26, // 1: pod.v1.BootRequest.env:type_name -> pod.v1.BootRequest.EnvEntry
+	29, // 1: pod.v1.BootRequest.env:type_name -> pod.v1.BootRequest.EnvEntry
 	3,  // 2: pod.v1.BootRequest.others:type_name -> pod.v1.Checkout
 	5,  // 3: pod.v1.BootResponse.step:type_name -> pod.v1.BootStep
 	6,  // 4: pod.v1.BootResponse.ready:type_name -> pod.v1.BootReady
@@ -1923,33 +2067,36 @@ var file_pod_v1_pod_service_proto_depIdxs = []int32{
 	8,  // 6: pod.v1.BootReady.others:type_name -> pod.v1.CheckedOut
 	7,  // 7: pod.v1.BootReady.facilities:type_name -> pod.v1.Facilities
 	1,  // 8: pod.v1.Facilities.docker:type_name -> pod.v1.Facilities.Docker
-	27, // 9: pod.v1.CommitRequest.sandbox_policy:type_name -> agent.v1.SandboxPolicy
-	27, // 10: pod.v1.RunCommandRequest.sandbox_policy:type_name -> agent.v1.SandboxPolicy
-	17, // 11: pod.v1.RunCommandResponse.exit:type_name -> pod.v1.CommandExit
-	27, // 12: pod.v1.PushRequest.sandbox_policy:type_name -> agent.v1.SandboxPolicy
-	2,  // 13: pod.v1.PodService.Boot:input_type -> pod.v1.BootRequest
-	9,  // 14: pod.v1.PodService.Status:input_type -> pod.v1.StatusRequest
-	11, // 15: pod.v1.PodService.SetGitCredential:input_type -> pod.v1.SetGitCredentialRequest
-	13, // 16: pod.v1.PodService.Commit:input_type -> pod.v1.CommitRequest
-	15, // 17: pod.v1.PodService.RunCommand:input_type -> pod.v1.RunCommandRequest
-	18, // 18: pod.v1.PodService.Push:input_type -> pod.v1.PushRequest
-	20, // 19: pod.v1.PodService.Diff:input_type -> pod.v1.DiffRequest
-	22, // 20: pod.v1.PodService.Shutdown:input_type -> pod.v1.ShutdownRequest
-	24, // 21: pod.v1.PodService.Quiesce:input_type -> pod.v1.QuiesceRequest
-	4,  // 22: pod.v1.PodService.Boot:output_type -> pod.v1.BootResponse
-	10, // 23: pod.v1.PodService.Status:output_type -> pod.v1.StatusResponse
-	12, // 24: pod.v1.PodService.SetGitCredential:output_type -> pod.v1.SetGitCredentialResponse
-	14, // 25: pod.v1.PodService.Commit:output_type -> pod.v1.CommitResponse
-	16, // 26: pod.v1.PodService.RunCommand:output_type -> pod.v1.RunCommandResponse
-	19, // 27: pod.v1.PodService.Push:output_type -> pod.v1.PushResponse
-	21, // 28: pod.v1.PodService.Diff:output_type -> pod.v1.DiffResponse
-	23, // 29: pod.v1.PodService.Shutdown:output_type -> pod.v1.ShutdownResponse
-	25, // 30: pod.v1.PodService.Quiesce:output_type -> pod.v1.QuiesceResponse
-	22, // [22:31] is the sub-list for method output_type
-	13, // [13:22] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	13, // 9: pod.v1.ListPortsResponse.ports:type_name -> pod.v1.ListeningPort
+	30, // 10: pod.v1.CommitRequest.sandbox_policy:type_name -> agent.v1.SandboxPolicy
+	30, // 11: pod.v1.RunCommandRequest.sandbox_policy:type_name -> agent.v1.SandboxPolicy
+	20, // 12: pod.v1.RunCommandResponse.exit:type_name -> pod.v1.CommandExit
+	30, // 13: pod.v1.PushRequest.sandbox_policy:type_name -> agent.v1.SandboxPolicy
+	2,  // 14: pod.v1.PodService.Boot:input_type -> pod.v1.BootRequest
+	9,  // 15: pod.v1.PodService.Status:input_type -> pod.v1.StatusRequest
+	14, // 16: pod.v1.PodService.SetGitCredential:input_type -> pod.v1.SetGitCredentialRequest
+	16, // 17: pod.v1.PodService.Commit:input_type -> pod.v1.CommitRequest
+	18, // 18: pod.v1.PodService.RunCommand:input_type -> pod.v1.RunCommandRequest
+	21, // 19: pod.v1.PodService.Push:input_type -> pod.v1.PushRequest
+	23, // 20: pod.v1.PodService.Diff:input_type -> pod.v1.DiffRequest
+	11, // 21: pod.v1.PodService.ListPorts:input_type -> pod.v1.ListPortsRequest
+	25, // 22: pod.v1.PodService.Shutdown:input_type -> pod.v1.ShutdownRequest
+	27, // 23: pod.v1.PodService.Quiesce:input_type -> pod.v1.QuiesceRequest
+	4,  // 24: pod.v1.PodService.Boot:output_type -> pod.v1.BootResponse
+	10, // 25: pod.v1.PodService.Status:output_type -> pod.v1.StatusResponse
+	15, // 26: pod.v1.PodService.SetGitCredential:output_type -> pod.v1.SetGitCredentialResponse
+	17, // 27: pod.v1.PodService.Commit:output_type -> pod.v1.CommitResponse
+	19, // 28: pod.v1.PodService.RunCommand:output_type -> pod.v1.RunCommandResponse
+	22, // 29: pod.v1.PodService.Push:output_type -> pod.v1.PushResponse
+	24, // 30: pod.v1.PodService.Diff:output_type -> pod.v1.DiffResponse
+	12, // 31: pod.v1.PodService.ListPorts:output_type -> pod.v1.ListPortsResponse
+	26, // 32: pod.v1.PodService.Shutdown:output_type -> pod.v1.ShutdownResponse
+	28, // 33: pod.v1.PodService.Quiesce:output_type -> pod.v1.QuiesceResponse
+	24, // [24:34] is the sub-list for method output_type
+	14, // [14:24] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_pod_v1_pod_service_proto_init() }
@@ -1961,7 +2108,7 @@ func file_pod_v1_pod_service_proto_init() {
 		(*BootResponse_Step)(nil),
 		(*BootResponse_Ready)(nil),
 	}
-	file_pod_v1_pod_service_proto_msgTypes[14].OneofWrappers = []any{
+	file_pod_v1_pod_service_proto_msgTypes[17].OneofWrappers = []any{
 		(*RunCommandResponse_Output)(nil),
 		(*RunCommandResponse_Exit)(nil),
 	}
@@ -1971,7 +2118,7 @@ func file_pod_v1_pod_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pod_v1_pod_service_proto_rawDesc), len(file_pod_v1_pod_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   25,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -3,7 +3,7 @@ import type {
   Access, AccessChange, Agent, AgentSummary, ApiKey, Answer, Approval, Artifact, AuditEntry, Build, Ceremony, Checked, Committed, ConnectGitServer, Connected, ConnectModel, CreateAgent, CreatePullRequest, Desktop, Diff, Environment,
   EnvironmentChange, EnvironmentDetail, EnvironmentVersion, FileEntry, Fork, Invite, Invited, Journal, Me, Model, ModelRef, NewEnvironment, NewKey, Passkey,
   PasskeyAnswer, Preview, Prompt, Proposal, Proposed, ProposedPullRequest, PullRequest, PullRequestStatus, Queued, Retry, Role, Rule, Run, Secret, SecretType, Server, Settings, SignInLink, SignInRequest, SignedIn, Snapshot,
-  DiskUsage, TeamUsage, Terminal, Usage, User, VersionDiff, WrittenFile,
+  DiskUsage, ListeningPort, TeamUsage, Terminal, Usage, User, VersionDiff, WrittenFile,
 } from "./types";
 import type { Find } from "./types";
 import { Failure, lines, type Socket, type Transport } from "./transport";
@@ -159,6 +159,7 @@ export class Client {
   artifact = async (id: string, path: string) => this.transport.source((await this.get<{ url: string }>(`/agents${at(id)}/artifacts/download?${pathIs(path)}`)).url);
   desktop = (id: string) => this.get<Desktop>(`/agents${at(id)}/desktop`);
   desktopSocket = (id: string): Socket => this.transport.socket(`/v1/agents${at(id)}/desktop/vnc`, "binary");
+  ports = (id: string) => this.get<{ items: ListeningPort[] }>(`/agents${at(id)}/ports`);
   preview = (id: string, port: number) => this.send<Preview>("POST", `/agents${at(id)}/ports${at(String(port))}/preview`);
 
   environments = () => this.get<Page<Environment>>("/environments?limit=100");

@@ -45,6 +45,7 @@ export type NewMcpServer = Schemas["AddMCPServerRequest"];
 export type McpTest = Schemas["TestMCPServerResponse"];
 export type AgentContext = Schemas["Context"];
 export type AgentMcpServer = Schemas["AgentMCPServer"];
+export type ListeningPort = Schemas["ListeningPort"];
 export type Terminal = Schemas["Terminal"];
 export type Artifact = Schemas["Artifact"];
 export type Desktop = Schemas["Desktop"];

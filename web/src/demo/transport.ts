@@ -73,6 +73,7 @@ const routes: [method: string, path: RegExp, reply: Reply][] = [
   ["GET", /^\/v1\/agents\/([^/]+)\/pull-requests\/proposal\b/, ([, id]) => proposedPull(id)],
   ["POST", /^\/v1\/agents\/([^/]+)\/pull-requests$/, ([, id], body) => openPull(id, body)],
   ["GET", /^\/v1\/approvals$/, () => page([{ agentId: approval().agentId, ...approval().approval }, ...asks()])],
+  ["GET", /^\/v1\/agents\/[^/]+\/ports$/, () => ({ items: [{ port: 3000, program: "node" }, { port: 5432, program: "postgres" }] })],
   ["GET", /^\/v1\/agents\/[^/]+\/terminals$/, () => ({ items: ["main", "web"].map((name) => ({ name, createdAt: new Date().toISOString(), attached: 1, columns: 80, rows: 24, command: "bash", workingDirectory: "/workspace" })) })],
   ["GET", /^\/v1\/agents\/[^/]+\/desktop$/, () => (state === "empty" ? { running: false, reason: "nothing is listening on port 5901 of the machine", hint: "put a VNC server into its image, and the machine starts it by itself: tigervnc-standalone-server of Debian and Ubuntu, or `aloft image build --desktop`" } : { running: true, protocol: "3.8" })],
   ["GET", /^\/v1\/agents\/[^/]+\/artifacts$/, () => page([["orders.webm", 48_211], ["report.pdf", 1_204_000], ["orders-before.png", 88_410]].map(([name, sizeBytes]) => ({ path: `artifacts/${name}`, sizeBytes, updatedAt: new Date().toISOString() })))],

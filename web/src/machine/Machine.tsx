@@ -1,6 +1,7 @@
 import { lazy, Suspense, useState, type FormEvent } from "react";
 import type { Agent } from "../api/types";
 import { asFailure, useClient, useLoad } from "../api/use";
+import { shownLine } from "../parts/clip";
 import { Copy } from "../parts/Copy";
 import { Icon } from "../parts/Icon";
 import { Loading, Problem } from "../parts/State";
@@ -52,7 +53,7 @@ export default function Machine({ agent }: { agent: Agent }) {
       </section>
       <aside className="machine-ways">
         <Artifacts id={agent.id} />
-        <Ports id={agent.id} named={agent.ports ?? []} />
+        <Ports id={agent.id} named={agent.ports ?? []} ready={agent.machine === "ready"} />
         <McpServers id={agent.id} />
         <AgentRules id={agent.id} />
         <section className="stack">
@@ -117,11 +118,16 @@ function Terminals({ id }: { id: string }) {
 }
 
 /**
- * Opens a server that listens on a port in the machine: one that its
- * environment names, or any other.
+ * Opens a server that listens on a port in the machine: one that its environment names,
+ * that a program listens on now, or any other. A sleeping machine is not woken for the list.
  */
-function Ports({ id, named }: { id: string; named: NonNullable<Agent["ports"]> }) {
+function Ports({ id, named, ready }: { id: string; named: NonNullable<Agent["ports"]>; ready: boolean }) {
   const client = useClient();
+  const found = useLoad(() => (ready ? client.ports(id) : Promise.resolve({ items: [] })), [id, ready], 5_000).data?.items;
+  const rows = [
+    ...named.map((p) => ({ port: p.port, name: p.name, silent: ready && found?.every((f) => f.port !== p.port) })),
+    ...(found ?? []).filter((f) => !named.some((p) => p.port === f.port)).map((f) => ({ port: f.port, name: f.program, silent: false })),
+  ];
   const [port, setPort] = useState("");
   const [problem, setProblem] = useState("");
   const [last, setLast] = useState("");
@@ -145,9 +151,11 @@ function Ports({ id, named }: { id: string; named: NonNullable<Agent["ports"]> }
     <section className="stack">
       <h2>{w.ports}</h2>
       <p className="small muted">{w.portsLead}</p>
-      {named.map((p) => (
+      {rows.map((p) => (
         <button key={p.port} type="button" className="way named" title={w.openNamed} onClick={() => void show(p.port)}>
-          <span className="cut">{p.name || w.port}</span>{" "}
+          <span className="cut">{shownLine(p.name || w.port)}</span>
+          {p.silent && <span className="small faint">{w.silent}</span>}
+          <span className="grow" />
           <code>{p.port}</code>
         </button>
       ))}

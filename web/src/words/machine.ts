@@ -25,6 +25,7 @@ export const machine = {
     ports: "Ports",
     portsLead: "Open a server that listens on a port in the machine, in a new tab.",
     port: "Port",
+    silent: "nothing listens",
     openPort: "Open",
     openNamed: "Open in new tab",
     follow: "Open preview (link works once)",

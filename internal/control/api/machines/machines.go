@@ -29,12 +29,21 @@ type Machines interface {
 	PTY(ctx context.Context, agentID string) (PTY, error)
 	// Terminals lists the terminals that the agent and people share.
 	Terminals(ctx context.Context, agentID string) ([]terminal.Terminal, error)
+	// Ports lists the TCP ports of the machine's loopback on which programs listen, in
+	// ascending order.
+	Ports(ctx context.Context, agentID string) ([]Port, error)
 	// CreateTerminal creates a terminal, or returns the existing one with the
 	// same name.
 	CreateTerminal(ctx context.Context, agentID string, n terminal.New) (made terminal.Terminal, created bool, err error)
 	// Files opens the files of the agent's machine. The caller closes the
 	// result.
 	Files(ctx context.Context, agentID string) (Files, error)
+}
+
+// Port is a port on which a program listens.
+type Port struct {
+	Port    uint16
+	Program string // name of the process; "" if unknown
 }
 
 // PTY is a connection whose messages the API relays unchanged.

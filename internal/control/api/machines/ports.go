@@ -9,11 +9,43 @@ import (
 	"time"
 
 	"aloft/internal/account"
+	"aloft/internal/control/api/rest"
 	"aloft/internal/fault"
 	"aloft/internal/wire/tunnel"
 
 	"github.com/coder/websocket"
 )
+
+type listeningPortJSON struct {
+	_       struct{} `json:"-" additionalProperties:"true"`
+	Port    int      `json:"port" minimum:"1" maximum:"65535"`
+	Program string   `json:"program,omitempty" doc:"name of the process that listens"`
+}
+
+type listPortsResponseJSON struct {
+	_     struct{}            `json:"-" additionalProperties:"true"`
+	Items []listeningPortJSON `json:"items" nullable:"false"`
+}
+
+// listPorts lists the ports of the agent's machine. A sleeping machine is woken.
+func (s *API) listPorts(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	a, err := s.Agent(r.Context(), who, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	if s.Machines == nil {
+		return noMachines()
+	}
+	ports, err := s.Machines.Ports(r.Context(), a.ID)
+	if err != nil {
+		return err
+	}
+	out := listPortsResponseJSON{Items: []listeningPortJSON{}}
+	for _, p := range ports {
+		out.Items = append(out.Items, listeningPortJSON{Port: int(p.Port), Program: p.Program})
+	}
+	return rest.WriteJSON(w, http.StatusOK, out)
+}
 
 // portWithin is the timeout for connecting to a port.
 const portWithin = 15 * time.Second

@@ -30,6 +30,8 @@ func (s *API) Routes() []rest.Route {
 				{Name: "limit", Kind: "integer", Min: 1, Max: maxConnections, Standard: standardConnections, Words: "maximum number of closed connections"},
 			},
 			Status: 200, Out: connectionsJSON{}, Handle: s.listConnections},
+		{Method: "GET", Path: "/v1/agents/{id}/ports", ID: "listPorts", Summary: "List the TCP ports on which programs in an agent's machine listen",
+			Status: 200, Out: listPortsResponseJSON{}, Handle: s.listPorts},
 		{Method: "GET", Path: "/v1/agents/{id}/ports/{port}", ID: "forwardPort", Summary: "Connect to a TCP port in an agent's machine, over a WebSocket", Long: true, Needs: account.Member,
 			Status: 101, Media: "application/octet-stream", Handle: s.forwardPort},
 		{Method: "POST", Path: "/v1/agents/{id}/ports/{port}/preview", ID: "createPreview", Summary: "Open a port in an agent's machine to a browser",

@@ -51,6 +51,8 @@ const (
 	PodServicePushProcedure = "/pod.v1.PodService/Push"
 	// PodServiceDiffProcedure is the fully-qualified name of the PodService's Diff RPC.
 	PodServiceDiffProcedure = "/pod.v1.PodService/Diff"
+	// PodServiceListPortsProcedure is the fully-qualified name of the PodService's ListPorts RPC.
+	PodServiceListPortsProcedure = "/pod.v1.PodService/ListPorts"
 	// PodServiceShutdownProcedure is the fully-qualified name of the PodService's Shutdown RPC.
 	PodServiceShutdownProcedure = "/pod.v1.PodService/Shutdown"
 	// PodServiceQuiesceProcedure is the fully-qualified name of the PodService's Quiesce RPC.
@@ -79,6 +81,9 @@ type PodServiceClient interface {
 	// Diff returns the working tree's diff against a commit, including untracked
 	// files.
 	Diff(context.Context, *connect.Request[podv1.DiffRequest]) (*connect.Response[podv1.DiffResponse], error)
+	// ListPorts lists the TCP ports of the machine's loopback on which programs
+	// listen, except Aloft's own.
+	ListPorts(context.Context, *connect.Request[podv1.ListPortsRequest]) (*connect.Response[podv1.ListPortsResponse], error)
 	// Shutdown stops every process and then the machine.
 	Shutdown(context.Context, *connect.Request[podv1.ShutdownRequest]) (*connect.Response[podv1.ShutdownResponse], error)
 	// Quiesce closes everything that reaches out of the machine, so that a
@@ -141,6 +146,12 @@ func NewPodServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...
 			connect.WithSchema(podServiceMethods.ByName("Diff")),
 			connect.WithClientOptions(opts...),
 		),
+		listPorts: connect.NewClient[podv1.ListPortsRequest, podv1.ListPortsResponse](
+			httpClient,
+			baseURL+PodServiceListPortsProcedure,
+			connect.WithSchema(podServiceMethods.ByName("ListPorts")),
+			connect.WithClientOptions(opts...),
+		),
 		shutdown: connect.NewClient[podv1.ShutdownRequest, podv1.ShutdownResponse](
 			httpClient,
 			baseURL+PodServiceShutdownProcedure,
@@ -165,6 +176,7 @@ type podServiceClient struct {
 	runCommand       *connect.Client[podv1.RunCommandRequest, podv1.RunCommandResponse]
 	push             *connect.Client[podv1.PushRequest, podv1.PushResponse]
 	diff             *connect.Client[podv1.DiffRequest, podv1.DiffResponse]
+	listPorts        *connect.Client[podv1.ListPortsRequest, podv1.ListPortsResponse]
 	shutdown         *connect.Client[podv1.ShutdownRequest, podv1.ShutdownResponse]
 	quiesce          *connect.Client[podv1.QuiesceRequest, podv1.QuiesceResponse]
 }
@@ -204,6 +216,11 @@ func (c *podServiceClient) Diff(ctx context.Context, req *connect.Request[podv1.
 	return c.diff.CallUnary(ctx, req)
 }
 
+// ListPorts calls pod.v1.PodService.ListPorts.
+func (c *podServiceClient) ListPorts(ctx context.Context, req *connect.Request[podv1.ListPortsRequest]) (*connect.Response[podv1.ListPortsResponse], error) {
+	return c.listPorts.CallUnary(ctx, req)
+}
+
 // Shutdown calls pod.v1.PodService.Shutdown.
 func (c *podServiceClient) Shutdown(ctx context.Context, req *connect.Request[podv1.ShutdownRequest]) (*connect.Response[podv1.ShutdownResponse], error) {
 	return c.shutdown.CallUnary(ctx, req)
@@ -236,6 +253,9 @@ type PodServiceHandler interface {
 	// Diff returns the working tree's diff against a commit, including untracked
 	// files.
 	Diff(context.Context, *connect.Request[podv1.DiffRequest]) (*connect.Response[podv1.DiffResponse], error)
+	// ListPorts lists the TCP ports of the machine's loopback on which programs
+	// listen, except Aloft's own.
+	ListPorts(context.Context, *connect.Request[podv1.ListPortsRequest]) (*connect.Response[podv1.ListPortsResponse], error)
 	// Shutdown stops every process and then the machine.
 	Shutdown(context.Context, *connect.Request[podv1.ShutdownRequest]) (*connect.Response[podv1.ShutdownResponse], error)
 	// Quiesce closes everything that reaches out of the machine, so that a
@@ -294,6 +314,12 @@ func NewPodServiceHandler(svc PodServiceHandler, opts ...connect.HandlerOption) 
 		connect.WithSchema(podServiceMethods.ByName("Diff")),
 		connect.WithHandlerOptions(opts...),
 	)
+	podServiceListPortsHandler := connect.NewUnaryHandler(
+		PodServiceListPortsProcedure,
+		svc.ListPorts,
+		connect.WithSchema(podServiceMethods.ByName("ListPorts")),
+		connect.WithHandlerOptions(opts...),
+	)
 	podServiceShutdownHandler := connect.NewUnaryHandler(
 		PodServiceShutdownProcedure,
 		svc.Shutdown,
@@ -322,6 +348,8 @@ func NewPodServiceHandler(svc PodServiceHandler, opts ...connect.HandlerOption) 
 			podServicePushHandler.ServeHTTP(w, r)
 		case PodServiceDiffProcedure:
 			podServiceDiffHandler.ServeHTTP(w, r)
+		case PodServiceListPortsProcedure:
+			podServiceListPortsHandler.ServeHTTP(w, r)
 		case PodServiceShutdownProcedure:
 			podServiceShutdownHandler.ServeHTTP(w, r)
 		case PodServiceQuiesceProcedure:
@@ -361,6 +389,10 @@ func (UnimplementedPodServiceHandler) Push(context.Context, *connect.Request[pod
 
 func (UnimplementedPodServiceHandler) Diff(context.Context, *connect.Request[podv1.DiffRequest]) (*connect.Response[podv1.DiffResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("pod.v1.PodService.Diff is not implemented"))
+}
+
+func (UnimplementedPodServiceHandler) ListPorts(context.Context, *connect.Request[podv1.ListPortsRequest]) (*connect.Response[podv1.ListPortsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("pod.v1.PodService.ListPorts is not implemented"))
 }
 
 func (UnimplementedPodServiceHandler) Shutdown(context.Context, *connect.Request[podv1.ShutdownRequest]) (*connect.Response[podv1.ShutdownResponse], error) {
