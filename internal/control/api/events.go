@@ -89,7 +89,7 @@ func describeEvents(reg huma.Registry, n *namer) {
 		if before[name] != nil {
 			continue
 		}
-		// Later versions add fields, which a schema without additionalProperties allows.
+		// Allow further fields, which later versions add.
 		s.AdditionalProperties = nil
 		for field, of := range s.Properties {
 			// The validator of the description does not support the type null,
