@@ -99,7 +99,7 @@ type Network interface {
 	Dial(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// server is the host of a git server, and whether the operator has named it.
+// server is a git server: its host, and whether the operator has named it.
 type server struct {
 	host  string
 	named bool
