@@ -36,7 +36,8 @@ func (d *display) keyboard() (*keyboard, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Bits 13 and 14 of the mask are the group; the core protocol has two.
+	// Bits 13 and 14 of the mask are the number of the group. The core protocol
+	// has two groups.
 	return &keyboard{first: setup.MinKeycode, per: int(m.KeysymsPerKeycode), syms: m.Keysyms, group: min(1, int(mask>>13&3))}, nil
 }
 

@@ -14,8 +14,8 @@ import (
 	sandboxpolicy "aloft/internal/policy/sandbox"
 )
 
-// explain prints the plan, or the policy's verdict on each path and host in
-// about.
+// explain prints the policy's verdict on each path and host in about, or the
+// plan if there are none.
 func explain(r sandbox.Request, about []string, p Process) error {
 	if len(about) == 0 {
 		return explainPlan(r, p)
