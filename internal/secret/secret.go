@@ -50,7 +50,8 @@ const (
 	OfMCPSignIn Kind = "mcp_sign_in"
 	OfMCPVisit  Kind = "mcp_visit" // a sign-in in progress
 
-	// Models and git servers that admins have connected; also in no machine.
+	// The keys of models and git servers that admins have connected. They are in
+	// no machine either.
 	OfServer Kind = "server"
 )
 
