@@ -52,7 +52,7 @@ func TestTellKeepsServersApart(t *testing.T) {
 	l := Admit(Server{Name: "evil"}, evil, []Tool{{Name: "t", Description: evil, Schema: json.RawMessage(`{"type":"object","description":` + quoteJSON(evil) + `}`)}})
 	text := Tell([]Listing{l, {Server: "b", State: Failed, Error: "exit status 1"}})
 	lines := strings.Split(strings.TrimSpace(text), "\n")
-	if len(lines) != 3 || !strings.HasPrefix(lines[0], ToldAs) {
+	if len(lines) != 3 || !strings.HasPrefix(lines[0], TellPrefix) {
 		t.Fatalf("%d lines:\n%s", len(lines), text)
 	}
 	for i, want := range []string{"evil", "b"} {
@@ -94,7 +94,7 @@ func TestTellIsBounded(t *testing.T) {
 	if least := Tell(all); len(least) > 2*MaxTold || !strings.Contains(least, `"tool_names":["tool_000"`) || strings.Contains(least, "description") {
 		t.Errorf("%d bytes: %.300s", len(least), least)
 	}
-	for name, told := range map[string][]Listing{"full": ParseTold(full), "brief": ParseTold(brief), "least": ParseTold(Tell(all))} {
+	for name, told := range map[string][]Listing{"full": ParseListings(full), "brief": ParseListings(brief), "least": ParseListings(Tell(all))} {
 		if len(told) == 0 || told[0].Server != "s" || told[0].State != Ready || len(told[0].Tools) == 0 || told[0].Tools[0].Name != "tool_000" {
 			t.Errorf("%s is read as %.300v", name, told)
 		}
@@ -175,7 +175,7 @@ func FuzzAdmit(f *testing.F) {
 		if len(text) > 2*MaxTold || !utf8.ValidString(text) || strings.Count(text, "\n") != 2 {
 			t.Fatalf("%q", text)
 		}
-		if told := ParseTold(text); len(told) != 1 || len(told[0].Tools) != len(l.Tools) || told[0].Instructions != l.Instructions {
+		if told := ParseListings(text); len(told) != 1 || len(told[0].Tools) != len(l.Tools) || told[0].Instructions != l.Instructions {
 			t.Fatalf("%q is read as %+v", text, told)
 		}
 		for _, tool := range l.Tools {

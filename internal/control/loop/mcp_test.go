@@ -128,7 +128,7 @@ func TestServersAreToldAsData(t *testing.T) {
 	first := r.model.requests[0]
 	text := first.Messages[0].PlainText()
 	for _, want := range []string{
-		"mend it", mcp.ToldAs, `{"server":"tickets","state":"ready","tools":[{"name":"Shell","description":"Does Shell."`, `"left_out":"1 tools, which cannot be called: mcpServerAllowlist does not name delete"`,
+		"mend it", mcp.TellPrefix, `{"server":"tickets","state":"ready","tools":[{"name":"Shell","description":"Does Shell."`, `"left_out":"1 tools, which cannot be called: mcpServerAllowlist does not name delete"`,
 		`{"server":"closed","state":"needs_auth"`, `{"server":"local","state":"ready"`, `{"server":"old","state":"not_used","error":"mcpServerAllowlist has no entry for it"}`,
 	} {
 		if !strings.Contains(text, want) {

@@ -291,7 +291,7 @@ func (g *Agents) Show(ctx context.Context, s *agent.State) ([]Shown, []mcp.LeftO
 	if err != nil {
 		return nil, nil, err
 	}
-	listings := mcp.ParseTold(s.Servers)
+	listings := mcp.ParseListings(s.Servers)
 	out := make([]Shown, len(servers))
 	for i, server := range servers {
 		if out[i], err = g.show(ctx, s.Agent, server, listings); err != nil {
