@@ -192,8 +192,8 @@ func (b *Builder) image(ctx context.Context, p Plan, set secret.Set, out *buildL
 	_, _ = out.Write(cleaned.Flush())
 	if failed, ok := errors.AsType[*dockerfile.Failure](err); ok {
 		words := failed.Error()
-		if len(failed.Said) > 0 {
-			words += "\n" + strings.Join(failed.Said, "\n")
+		if len(failed.Output) > 0 {
+			words += "\n" + strings.Join(failed.Output, "\n")
 		}
 		err = fault.Invalid("%s", clean.String(words)).Named(fault.Of(failed).Code)
 	}

@@ -119,7 +119,7 @@ type Failure struct {
 	Line    int      // line of the Dockerfile, from 1; 0 if unknown
 	Step    string   // the instruction
 	Why     string   // for example: exit status 1
-	Said    []string // the last lines of output
+	Output  []string // the last lines of output
 	Refused bool     // the Dockerfile was refused before the build started
 }
 
@@ -196,11 +196,11 @@ func (b *Builder) build(ctx context.Context, spec Spec, as string, out func(line
 	if p.offline != "" {
 		out("# RUN has no network: " + p.offline)
 	}
-	var said []string
+	var last []string
 	err = b.Engine.Build(ctx, p.job, func(line string) {
-		said = append(said, line)
-		if len(said) > tail {
-			said = said[1:]
+		last = append(last, line)
+		if len(last) > tail {
+			last = last[1:]
 		}
 		out(line)
 	})
@@ -208,7 +208,7 @@ func (b *Builder) build(ctx context.Context, spec Spec, as string, out func(line
 		return "", img, fmt.Errorf("build by %s: %w", b.Engine.Name(), context.Cause(ctx))
 	}
 	if f, ok := errors.AsType[*Failure](err); ok {
-		f.Said = said
+		f.Output = last
 		f.location(p.text)
 		return "", img, f
 	}

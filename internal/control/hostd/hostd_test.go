@@ -328,10 +328,10 @@ func TestBuild(t *testing.T) {
 		t.Errorf("got %q, %v, %q", name, err, lines)
 	}
 	s.parts.built = func(context.Context, dockerfile.Spec, func(string)) (string, error) {
-		return "", fmt.Errorf("build: %w", &dockerfile.Failure{Line: 3, Said: []string{"a"}})
+		return "", fmt.Errorf("build: %w", &dockerfile.Failure{Line: 3, Output: []string{"a"}})
 	}
 	_, err = h.Dockerfiles.Build(t.Context(), dockerfile.Spec{Root: root}, nil)
-	if failure, ok := errors.AsType[*dockerfile.Failure](err); !ok || failure.Line != 3 || failure.Said[0] != "a" {
+	if failure, ok := errors.AsType[*dockerfile.Failure](err); !ok || failure.Line != 3 || failure.Output[0] != "a" {
 		t.Errorf("got %v", err)
 	}
 	if _, err := h.Dockerfiles.Build(t.Context(), dockerfile.Spec{Root: filepath.Join(root, "Dockerfile")}, nil); err == nil {

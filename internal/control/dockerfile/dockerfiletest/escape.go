@@ -17,7 +17,7 @@ import (
 const hostID = 0x70000000
 
 // raw makes the engine build a Dockerfile that did not pass the gate.
-func (b *bench) raw(t *testing.T, text string, links map[string]string) (*said, error) {
+func (b *bench) raw(t *testing.T, text string, links map[string]string) (*output, error) {
 	t.Helper()
 	top := t.TempDir()
 	job := dockerfile.Job{
@@ -52,7 +52,7 @@ func (b *bench) raw(t *testing.T, text string, links map[string]string) (*said, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := &said{}
+	out := &output{}
 	return out, b.Engine.Build(t.Context(), job, out.add)
 }
 

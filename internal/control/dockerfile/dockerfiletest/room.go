@@ -34,12 +34,12 @@ func (b *bench) room(t *testing.T) {
 	line := fmt.Sprintf("RUN exec 3>/gone && busybox rm /gone && busybox head -c %d /dev/zero >&3 && busybox head -c %d /dev/zero >/big && echo it is writ''ten && busybox sleep 600\n", size, size)
 	var before int64
 	var build *dockerfile.RunningBuild
-	_, _, err := b.Build(t.Context(), dockerfile.Spec{Root: b.repo, Context: ".", Contents: base + line}, func(said string) {
+	_, _, err := b.Build(t.Context(), dockerfile.Spec{Root: b.repo, Context: ".", Contents: base + line}, func(printed string) {
 		if build == nil {
 			build = of()
 			before = used(build)
 		}
-		if strings.Contains(said, "it is written") {
+		if strings.Contains(printed, "it is written") {
 			// While an engine prepares the base image, temporary copies of the
 			// image use disk space.
 			if n := used(build); before > size || n < 2*size-size/2 || n > 4*size {

@@ -106,32 +106,32 @@ func (b *bench) write(t *testing.T, name, text string) {
 	}
 }
 
-// said records the output of an engine.
-type said struct {
+// output records the output of an engine.
+type output struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-func (s *said) add(line string) {
+func (s *output) add(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lines = append(s.lines, line)
 }
 
-func (s *said) String() string {
+func (s *output) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.Join(s.lines, "\n")
 }
 
 // build builds a Dockerfile with the repository as its context.
-func (b *bench) build(t *testing.T, spec dockerfile.Spec) (image.Image, *said, error) {
+func (b *bench) build(t *testing.T, spec dockerfile.Spec) (image.Image, *output, error) {
 	t.Helper()
 	spec.Root = b.repo
 	if spec.Context == "" {
 		spec.Context = "."
 	}
-	out := &said{}
+	out := &output{}
 	_, img, err := b.Build(t.Context(), spec, out.add)
 	return img, out, err
 }
@@ -195,7 +195,7 @@ RUN echo ne''ver
 	if f.Line != 6 || !strings.HasPrefix(f.Step, `RUN echo "about to fail"`) || !strings.Contains(f.Why, "7") {
 		t.Errorf("it says %v", f)
 	}
-	if text := strings.Join(f.Said, "\n"); !strings.Contains(text, "on purpose") || strings.Contains(out.String(), "never") {
+	if text := strings.Join(f.Output, "\n"); !strings.Contains(text, "on purpose") || strings.Contains(out.String(), "never") {
 		t.Errorf("the last lines are %q", text)
 	}
 	if fault.Of(err).Kind != fault.KindInvalid {
@@ -267,7 +267,7 @@ func (b *bench) from(t *testing.T) {
 			t.Errorf("with the token %s: %v\n%s", token, err, out)
 		}
 		if err != nil && strings.Contains(err.Error()+out.String(), token) {
-			t.Errorf("the token is in what was said: %v\n%s", err, out)
+			t.Errorf("the token is in the output: %v\n%s", err, out)
 		}
 	}
 }
