@@ -51,7 +51,7 @@ func (p *pulls) Can(string) error { return nil }
 func (p *pulls) Propose(_ context.Context, s *agent.State, n int, commit string, w pull.Options) (agent.PullRequestAsked, error) {
 	title := w.Title
 	if title == "" {
-		title = "made of: " + w.Said
+		title = "made of: " + w.LastWords
 	}
 	return agent.PullRequestAsked{
 		RepoURL: s.Agent.Repos[n].URL, Branch: s.Branch, Commit: commit, Base: "main", Title: title, Body: w.Body, Draft: w.Draft,

@@ -32,7 +32,7 @@ func (d *Desk) proposal(ctx context.Context, agentID, repoURL string, opts Optio
 	if err != nil {
 		return nil, agent.PullRequestAsked{}, err
 	}
-	opts.Said, opts.Person = s.LastWords(), true
+	opts.LastWords, opts.Person = s.LastWords(), true
 	asked, err := d.Propose(ctx, s, n, info.Commit, opts)
 	return s, asked, err
 }

@@ -188,7 +188,7 @@ func pullRequestOf(p forge.PullRequest, repoURL string) agent.PullRequest {
 type Options struct {
 	Title, Body, Base string
 	Draft             bool
-	Said              string // the agent's last message, which is the default body
+	LastWords         string // the agent's last message, which is the default body
 	Person            bool   // whether a person wrote Title and Body, which are then not restricted
 }
 
@@ -277,7 +277,7 @@ func (d *Desk) describe(ctx context.Context, s *agent.State, n int, commit, base
 	}
 	unhooked := s.Unhooked
 	if private {
-		a.Name, opts.Said = a.ID, ""
+		a.Name, opts.LastWords = a.ID, ""
 		if len(unhooked) > 0 { // hooks may have printed a secret
 			unhooked = []string{"the agent's page says why"}
 		}
@@ -301,7 +301,7 @@ func (d *Desk) describe(ctx context.Context, s *agent.State, n int, commit, base
 	if opts.Title != "" && opts.Body != "" {
 		return Words{oneLine(clean(opts.Title)), clean(Sign(opts.Body, a.Name, link))}, nil
 	}
-	src := Source{Name: a.Name, Link: link, Said: opts.Said, Unhooked: unhooked, Checks: checks}
+	src := Source{Name: a.Name, Link: link, LastWords: opts.LastWords, Unhooked: unhooked, Checks: checks}
 	if n := len(s.Asked); n > 0 {
 		src.Task = s.Asked[0]
 		if begun {
@@ -309,7 +309,7 @@ func (d *Desk) describe(ctx context.Context, s *agent.State, n int, commit, base
 		}
 	}
 	if !shown { // only the commits may be shown, which are pushed anyway
-		src.Task, src.Said, src.Name = generalTitle, "", a.ID
+		src.Task, src.LastWords, src.Name = generalTitle, "", a.ID
 	}
 	if from := cmp.Or(base, s.Checkout(n).BaseCommit); from != "" && !private {
 		if src.Commits, err = d.Git.Log(ctx, a.Repos[n].URL, from, commit, 4*maxCommits); err != nil {

@@ -148,7 +148,7 @@ func (o *office) all() []forge.PullRequest {
 
 func TestOpenIsOnce(t *testing.T) {
 	o := newOffice(t)
-	asked, err := o.propose(o.head, pull.Options{Said: "Mended, with s3cr3t-value."})
+	asked, err := o.propose(o.head, pull.Options{LastWords: "Mended, with s3cr3t-value."})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func TestAPersonsWordsStay(t *testing.T) {
 	o := newOffice(t)
 	open := func(said string, force bool) agent.PullRequest {
 		t.Helper()
-		asked, err := o.propose(o.head, pull.Options{Said: said})
+		asked, err := o.propose(o.head, pull.Options{LastWords: said})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -279,7 +279,7 @@ func TestProposal(t *testing.T) {
 	if _, err := o.desk.ByHand(t.Context(), 1, o.id, "", pull.Options{Title: "A person's"}); err != nil {
 		t.Fatal(err)
 	}
-	asked, err := o.propose(o.head, pull.Options{Said: "By the next run."})
+	asked, err := o.propose(o.head, pull.Options{LastWords: "By the next run."})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -592,7 +592,7 @@ func TestAnEarlierPrivateRunIsNotTold(t *testing.T) {
 		{RunID: run, Body: &agent.RunCreated{Prompt: conversation.Text(conversation.User, "Now the tree\nplease")}},
 		{RunID: run, Body: &agent.RunStarted{}},
 	}})
-	asked, err := o.propose(o.head, pull.Options{Said: "Mended too."})
+	asked, err := o.propose(o.head, pull.Options{LastWords: "Mended too."})
 	if err != nil || asked.Title != "Now the tree" || !strings.Contains(asked.Body, "Mended too.") || strings.Contains(asked.Body, "Mend it") {
 		t.Errorf("%q, %q, %v", asked.Title, asked.Body, err)
 	}

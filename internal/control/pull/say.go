@@ -46,7 +46,7 @@ func (d *Desk) Compose(ctx context.Context, s *agent.State, p agent.PullRequest,
 	if private {
 		body, name = generalRemark, s.Agent.ID
 	}
-	body = cut(strings.TrimSpace(forge.WithoutMarks(body)), maxSaid)
+	body = cut(strings.TrimSpace(forge.WithoutMarks(body)), maxOwnText)
 	if body == "" {
 		return agent.PullRequestSaid{}, fault.Invalid("body is missing: write the text of the comment").At("body")
 	}

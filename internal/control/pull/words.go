@@ -16,7 +16,7 @@ const (
 	maxBody     = 60_000 // bytes; GitHub allows 65,536 characters
 	maxTemplate = 16_000 // bytes
 	maxCommits  = 50     // commits listed
-	maxSaid     = 20_000 // bytes of the agent's own text
+	maxOwnText  = 20_000 // bytes of the agent's own text
 )
 
 // generalTitle is the title of a pull request that must not describe the work.
@@ -34,14 +34,14 @@ type Words struct{ Title, Body string }
 
 // Source is the input for composing [Words].
 type Source struct {
-	Task     string           // the first prompt
-	Name     string           // name of the agent
-	Said     string           // the agent's last message; "" if it must not be shown
-	Commits  []gateway.Commit // commits on the branch, oldest first
-	Template string           // the project's template, or ""
-	Unhooked []string         // why commits and pushes skipped the project's git hooks
-	Checks   string           // the results of the checks, from checksText
-	Link     string           // address of the agent
+	Task      string           // the first prompt
+	Name      string           // name of the agent
+	LastWords string           // the agent's last message; "" if it must not be shown
+	Commits   []gateway.Commit // commits on the branch, oldest first
+	Template  string           // the project's template, or ""
+	Unhooked  []string         // why commits and pushes skipped the project's git hooks
+	Checks    string           // the results of the checks, from checksText
+	Link      string           // address of the agent
 }
 
 // Compose returns a pull request's text. The title is the subject of the commit
@@ -49,7 +49,7 @@ type Source struct {
 // last message, inserted into the project's template.
 func Compose(s Source) Words {
 	var b strings.Builder
-	summary := cut(strings.TrimSpace(s.Said), maxSaid)
+	summary := cut(strings.TrimSpace(s.LastWords), maxOwnText)
 	switch {
 	case summary != "":
 		b.WriteString(summary)

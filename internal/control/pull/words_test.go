@@ -19,14 +19,14 @@ func TestCompose(t *testing.T) {
 		title, body string
 	}{
 		"OneCommit":   {pull.Source{Task: "Mend it", Commits: one}, "api: mend", signed("Why.")},
-		"LastWords":   {pull.Source{Task: "Mend it", Said: "Mended.", Commits: one}, "api: mend", signed("Mended.")},
-		"Commits":     {pull.Source{Task: "Mend it\nall", Said: "Mended.", Commits: two}, "Mend it", signed("Mended.\n\nCommits:\n\n- api: mend\n- docs: tell")},
+		"LastWords":   {pull.Source{Task: "Mend it", LastWords: "Mended.", Commits: one}, "api: mend", signed("Mended.")},
+		"Commits":     {pull.Source{Task: "Mend it\nall", LastWords: "Mended.", Commits: two}, "Mend it", signed("Mended.\n\nCommits:\n\n- api: mend\n- docs: tell")},
 		"NothingSaid": {pull.Source{}, "Mend", "Made by the agent [Mend](" + link + ")."},
 		"Template": {
-			pull.Source{Task: "Mend it", Said: "Mended.", Template: "<!-- hints -->\r\n## Summary\r\n\r\n<!-- tell -->\r\n\r\n## Checklist\r\n- [ ] tests\r\n"},
+			pull.Source{Task: "Mend it", LastWords: "Mended.", Template: "<!-- hints -->\r\n## Summary\r\n\r\n<!-- tell -->\r\n\r\n## Checklist\r\n- [ ] tests\r\n"},
 			"Mend it", signed("## Summary\n\nMended.\n\n## Checklist\n- [ ] tests"),
 		},
-		"TemplateWithoutPlace": {pull.Source{Task: "Mend it", Said: "Mended.", Template: "- [ ] tests"}, "Mend it", signed("Mended.\n\n- [ ] tests")},
+		"TemplateWithoutPlace": {pull.Source{Task: "Mend it", LastWords: "Mended.", Template: "- [ ] tests"}, "Mend it", signed("Mended.\n\n- [ ] tests")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.in.Name, c.in.Link = "Mend", link
@@ -44,7 +44,7 @@ func FuzzCompose(f *testing.F) {
 	f.Add("\xff\x00", strings.Repeat("é", 40_000), "<!--", "[", "", "")
 	f.Fuzz(func(t *testing.T, task, said, template, name, subject, body string) {
 		for _, commits := range [][]gateway.Commit{nil, {{Subject: subject, Body: body}}, {{Subject: subject}, {Subject: subject}}} {
-			w := pull.Compose(pull.Source{Task: task, Said: said, Template: template, Name: name, Commits: commits, Link: "https://aloft.test/a"})
+			w := pull.Compose(pull.Source{Task: task, LastWords: said, Template: template, Name: name, Commits: commits, Link: "https://aloft.test/a"})
 			if strings.ContainsAny(w.Title, "\n\r\x00") || strings.TrimSpace(w.Title) == "" || utf8.RuneCountInString(w.Title) > 120 {
 				t.Errorf("the title is %q", w.Title)
 			}
@@ -58,11 +58,11 @@ func FuzzCompose(f *testing.F) {
 // TestComposeTellsOfHooks checks that even a person's own text gets a note
 // about skipped hooks, and that its input cannot extend the note.
 func TestComposeTellsOfHooks(t *testing.T) {
-	got := pull.Compose(pull.Source{Said: "Done.", Unhooked: []string{"the commit hooks did not let it pass", "a\n# heading"}, Link: "https://aloft.test/a", Name: "Mend"})
+	got := pull.Compose(pull.Source{LastWords: "Done.", Unhooked: []string{"the commit hooks did not let it pass", "a\n# heading"}, Link: "https://aloft.test/a", Name: "Mend"})
 	if !strings.HasPrefix(got.Body, "Done.\n\nThe project's git hooks were skipped:\n\n- the commit hooks did not let it pass\n- a # heading\n\n---\nMade by") {
 		t.Errorf("the body is %q", got.Body)
 	}
-	if plain := pull.Compose(pull.Source{Said: "Done."}); strings.Contains(plain.Body, "hooks") {
+	if plain := pull.Compose(pull.Source{LastWords: "Done."}); strings.Contains(plain.Body, "hooks") {
 		t.Errorf("the body is %q", plain.Body)
 	}
 }

@@ -112,7 +112,7 @@ func (r *Requests) proposal(ctx context.Context, n int) (*agent.PullRequestAsked
 	asked, err := agent.PullRequestAsked{RepoURL: s.Agent.Repos[n].URL, Branch: s.Checkout(n).Branch}, error(errNoForges())
 	if r.Pulls != nil {
 		within, cancel := context.WithTimeout(ctx, proposeWithin)
-		asked, err = r.Pulls.Propose(within, s, n, r.commitOf(asked.RepoURL), pull.Options{Draft: s.Agent.Pull.Draft, Said: s.LastWords()})
+		asked, err = r.Pulls.Propose(within, s, n, r.commitOf(asked.RepoURL), pull.Options{Draft: s.Agent.Pull.Draft, LastWords: s.LastWords()})
 		cancel()
 	}
 	asked.By = agent.PullByRun
