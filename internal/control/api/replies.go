@@ -79,7 +79,7 @@ func (s *server) replay(w *reply, r *http.Request, rt rest.Route, who account.AP
 	if err := rt.Handle(w, r, who); err != nil || w.status/100 != 2 || copied.body.Len() > maxReply {
 		return false, err
 	}
-	saved := saidJSON{Status: w.status, Type: w.Header().Get("Content-Type"), Body: copied.body.Bytes()}
+	saved := savedReplyJSON{Status: w.status, Type: w.Header().Get("Content-Type"), Body: copied.body.Bytes()}
 	if kept.Sealed, err = s.sealReply(key, saved); err == nil {
 		kept.At = time.Now().UTC()
 		err = s.config.Replies.KeepReply(context.WithoutCancel(r.Context()), kept)
@@ -117,8 +117,8 @@ func (c *copied) Write(b []byte) (int, error) {
 // Unwrap lets [http.ResponseController] reach the connection.
 func (c *copied) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-// saidJSON is the stored form of a reply.
-type saidJSON struct {
+// savedReplyJSON is the stored form of a reply.
+type savedReplyJSON struct {
 	Status int
 	Type   string
 	Body   []byte
@@ -130,7 +130,7 @@ func (s *server) giveAgain(w http.ResponseWriter, r store.Reply, key string) err
 	if err != nil {
 		return err
 	}
-	var saved saidJSON
+	var saved savedReplyJSON
 	if len(r.Sealed) < box.NonceSize() {
 		return errors.New("a stored reply is truncated")
 	}
@@ -153,7 +153,7 @@ func (s *server) giveAgain(w http.ResponseWriter, r store.Reply, key string) err
 // sealReply encrypts a reply with the caller's idempotency key, which is not
 // stored. The reply may contain an API key or a link that must be shown only
 // once.
-func (s *server) sealReply(key string, saved saidJSON) ([]byte, error) {
+func (s *server) sealReply(key string, saved savedReplyJSON) ([]byte, error) {
 	box, err := s.replyBox(key)
 	if err != nil {
 		return nil, err
