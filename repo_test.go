@@ -151,7 +151,7 @@ var mayImport = map[string][]string{
 	"internal/control/confine":                         {"internal/control/cgroup"},
 	"internal/control/machine":                         {"internal/policy"},
 	"internal/control/machine/...":                     {"internal/control/machine", "internal/fault"},
-	"internal/control/machine/container":               {"internal/atomicfile", "NOUNS", "internal/lockfile", "internal/control/cgroup", "internal/control/egress", "internal/control/machine", "internal/control/machine/container/...", "internal/control/image", "internal/control/image/registry", "internal/control/layer", "internal/control/poll", "internal/control/trash"},
+	"internal/control/machine/container":               {"internal/atomicfile", "NOUNS", "internal/lockfile", "internal/control/cgroup", "internal/control/egress", "internal/control/machine", "internal/control/machine/container/...", "internal/control/image", "internal/control/image/registry", "internal/control/layer", "internal/control/poll", "internal/control/tcpmem", "internal/control/trash"},
 	"internal/control/machine/container/link":          {},
 	"internal/control/machine/container/oomlog":        {"internal/control/machine"},
 	"internal/control/machine/container/process":       {"internal/atomicfile"},
@@ -252,6 +252,7 @@ var mayImport = map[string][]string{
 	"test/...":              {"..."},
 	"internal/control/machine/container/userns/namespace": {}, // runs before all other packages
 	"internal/embeddingtest":                              {},
+	"internal/control/tcpmem":                             {"NOUNS", "internal/control/cgroup", "internal/control/machine"},
 }
 
 // nouns stand for NOUNS in mayImport.

@@ -83,7 +83,8 @@ func (s *Server) diskHolders(ctx context.Context) ([]disk.Holder, error) {
 	return all, err
 }
 
-// stopHolder stops a machine or build that has exceeded its disk limit.
+// stopHolder stops a machine or build that has exceeded a limit of its disk or its
+// connections.
 func (s *Server) stopHolder(ctx context.Context, id string, why error) error {
 	if s.host.Dockerfiles != nil && s.host.Dockerfiles.Stop(id, why) {
 		return nil

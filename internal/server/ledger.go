@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"aloft/internal/agent"
 	"aloft/internal/control/agents"
 	"aloft/internal/control/fleet"
 	"aloft/internal/control/ledger"
@@ -40,12 +41,12 @@ func (a *assembly) quotas() agents.Quotas {
 	return q
 }
 
-// blame adds to the reason for stopping a machine how much disk its agent's
-// owner uses in total, if known.
+// blame adds to the reason for stopping a machine because of its disk how much disk
+// its agent's owner uses in total, if known.
 func (s *Server) blame(machineID string, why error) error {
 	agentID, _ := fleet.AgentOf(machineID)
 	total, ok := s.ledger.LastTotal(agentID)
-	if f, is := errors.AsType[*fault.Error](why); ok && is {
+	if f, is := errors.AsType[*fault.Error](why); ok && is && f.Code == agent.CodeDiskLimit {
 		more := *f
 		more.Message += "; all that its owner has on the disk takes " + ledger.Show(total.Bytes)
 		return &more

@@ -126,6 +126,7 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(func() error { return s.schedule.Run(ctx) })
 	group.Go(func() error { return s.builder.Run(ctx) })
 	group.Go(func() error { return s.disk.Run(ctx) })
+	group.Go(func() error { return s.tcpMemory().Run(ctx) })
 	group.Go(func() error { return s.ledger.Run(ctx) })
 	group.Go(func() error { return s.tendImages(ctx) })
 	group.Go(func() error { return s.webhooks.Run(ctx) })

@@ -20,6 +20,7 @@ type full interface {
 	machine.Networked
 	machine.MemoryAccounted
 	machine.Measured
+	machine.SocketMeasured
 	DiskUsage(ctx context.Context) (bytes, inodes int64, err error)
 }
 
@@ -112,6 +113,7 @@ var machineMethods = map[string]handler{
 	"destroy":     onMachine(func(ctx context.Context, m full) (any, error) { return nil, m.Destroy(ctx) }),
 	"stop":        onMachine(func(ctx context.Context, m full) (any, error) { return nil, m.Stop(ctx) }),
 	"diskBytes":   onMachine(func(ctx context.Context, m full) (any, error) { return m.DiskBytes(ctx) }),
+	"socketBytes": onMachine(func(ctx context.Context, m full) (any, error) { return m.SocketBytes(ctx) }),
 	"diskUsage":   onMachine(func(ctx context.Context, m full) (any, error) { return usageOf(m.DiskUsage(ctx)) }),
 	"state":       onMachine(func(_ context.Context, m full) (any, error) { return machineState{m.Running(), m.Asleep()}, nil }),
 	"freeze": on(func(ctx context.Context, h *Opened, a layerArgs) (any, error) {
@@ -273,6 +275,12 @@ func (m *remote) Running() bool { return m.state().Running }
 // DiskBytes implements [machine.Measured].
 func (m *remote) DiskBytes(ctx context.Context) (n int64, err error) {
 	_, err = m.c.do(ctx, "diskBytes", m.id, &n, options{})
+	return n, err
+}
+
+// SocketBytes implements [machine.SocketMeasured].
+func (m *remote) SocketBytes(ctx context.Context) (n int64, err error) {
+	_, err = m.c.do(ctx, "socketBytes", m.id, &n, options{})
 	return n, err
 }
 

@@ -185,6 +185,18 @@ func (e DiskLimitError) Error() string {
 	return fmt.Sprintf("the machine uses %d MiB of disk, and its limit is %d MiB", e.Used>>20, e.Limit>>20)
 }
 
+// SocketMeasured is a [Machine] whose memory for TCP connections can be measured. Its
+// methods are safe for concurrent use.
+type SocketMeasured interface {
+	Machine
+	// Running reports whether the machine is running.
+	Running() bool
+	// SocketBytes returns how many bytes of the host's TCP memory the machine's
+	// connections use. The error wraps [ErrTooManyFiles] if its processes hold more
+	// descriptors than can be inspected.
+	SocketBytes(ctx context.Context) (int64, error)
+}
+
 // Measured is a [Machine] whose disk usage on this host can be measured. Its
 // methods are safe for concurrent use.
 type Measured interface {

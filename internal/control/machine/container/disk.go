@@ -13,9 +13,13 @@ import (
 
 	"aloft/internal/control/cgroup"
 	"aloft/internal/control/machine"
+	"aloft/internal/control/tcpmem"
 )
 
-var _ machine.Measured = (*Machine)(nil)
+var (
+	_ machine.Measured       = (*Machine)(nil)
+	_ machine.SocketMeasured = (*Machine)(nil)
+)
 
 // Running implements [machine.Measured].
 func (m *Machine) Running() bool { return m.running() }
@@ -35,6 +39,9 @@ func (m *Machine) Stop(ctx context.Context) error {
 	}
 	return nil
 }
+
+// SocketBytes implements [machine.SocketMeasured].
+func (m *Machine) SocketBytes(ctx context.Context) (int64, error) { return tcpmem.Of(ctx, m.inside()) }
 
 // DiskBytes implements [machine.Measured]. If the file system has a fixed
 // number of inodes, each file counts as at least its share of the disk, so that

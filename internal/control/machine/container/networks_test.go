@@ -62,6 +62,32 @@ func TestSocketMemoryIsBounded(t *testing.T) {
 	}
 }
 
+// TestSocketsOfDockerAreFound has root in a machine that may run Docker move to a cgroup
+// of its own, where version 1 of cgroups does not count sockets, and fill the buffers of
+// connections in a network namespace of its own.
+func TestSocketsOfDockerAreFound(t *testing.T) {
+	m := create(t, dockerRuntime(t), machine.Spec{Image: dockerImage(t)}).(*Machine)
+	if n, err := m.SocketBytes(t.Context()); err != nil || n > 1<<20 {
+		t.Errorf("before: %d bytes, %v", n, err)
+	}
+	do(t, m, `mkdir -p /sys/fs/cgroup/memory/own && echo $$ > /sys/fs/cgroup/memory/own/cgroup.procs || true
+cat > /fill.py <<'.'
+`+fillSockets+`
+import sys, time
+sys.stdout.flush()
+time.sleep(1000)
+.
+rm -f /filled; unshare --net sh -c 'ip link set lo up; exec python3 /fill.py' > /filled 2>&1 </dev/null &
+until [ -s /filled ]; do sleep 0.1; done`)
+	var took int64
+	if _, err := fmt.Sscan(do(t, m, "cat /filled"), &took); err != nil || took < 100<<20 {
+		t.Fatalf("sockets take %d MiB, %v", took>>20, err)
+	}
+	if n, err := m.SocketBytes(t.Context()); err != nil || n < took {
+		t.Errorf("measured %d MiB of %d MiB, %v", n>>20, took>>20, err)
+	}
+}
+
 // TestNetworksAreBounded has a user and root in a machine create network namespaces,
 // most of whose memory the kernel charges to no cgroup. Root in a machine that may run
 // Docker must not be able to raise the limit either. Such a machine has fewer, because
