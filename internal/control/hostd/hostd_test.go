@@ -38,7 +38,7 @@ import (
 // parts is a host whose parts record their calls.
 type parts struct {
 	layers map[string]layer.Layer
-	built  func(ctx context.Context, spec dockerfile.Spec, out func(string)) (string, error)
+	built  atomic.Pointer[buildFunc]
 	logs   map[string][]policy.Connection
 	pulled []string
 }
@@ -74,12 +74,18 @@ func (p *parts) Prune(_ context.Context, o image.PruneOptions) (image.Pruned, er
 	return image.Pruned{Images: o.Keep, Bytes: int64(o.Unused)}, nil
 }
 
+// buildFunc builds a Dockerfile, as [Dockerfiles] does.
+type buildFunc func(ctx context.Context, spec dockerfile.Spec, out func(string)) (string, error)
+
+// buildBy sets what the following builds do.
+func (p *parts) buildBy(build buildFunc) { p.built.Store(&build) }
+
 // builds implements [Dockerfiles].
 type builds struct{ p *parts }
 
 func (b builds) Ready() error { return nil }
 func (b builds) Build(ctx context.Context, spec dockerfile.Spec, out func(string)) (string, error) {
-	return b.p.built(ctx, spec, out)
+	return (*b.p.built.Load())(ctx, spec, out)
 }
 func (b builds) Has(image string) bool                            { return image == "local:built" }
 func (b builds) Running() []string                                { return []string{"b-1"} }
@@ -306,7 +312,7 @@ func TestBuild(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "Dockerfile"), []byte("FROM x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.parts.built = func(ctx context.Context, spec dockerfile.Spec, out func(string)) (string, error) {
+	s.parts.buildBy(func(ctx context.Context, spec dockerfile.Spec, out func(string)) (string, error) {
 		if spec.Source.User != os.Geteuid() || spec.Source.Group != os.Getegid() {
 			return "", fmt.Errorf("reads the checkout as user %d and group %d", spec.Source.User, spec.Source.Group)
 		}
@@ -321,15 +327,15 @@ func TestBuild(t *testing.T) {
 			return "", fmt.Errorf("%v: %w", spec, err)
 		}
 		return "local:built", nil
-	}
+	})
 	var lines []string
 	name, err := h.Dockerfiles.Build(t.Context(), dockerfile.Spec{Root: root, Args: map[string]string{"A": "1"}}, func(l string) { lines = append(lines, l) })
 	if err != nil || name != "local:built" || strings.Join(lines, " ") != "first FROM x" {
 		t.Errorf("got %q, %v, %q", name, err, lines)
 	}
-	s.parts.built = func(context.Context, dockerfile.Spec, func(string)) (string, error) {
+	s.parts.buildBy(func(context.Context, dockerfile.Spec, func(string)) (string, error) {
 		return "", fmt.Errorf("build: %w", &dockerfile.Failure{Line: 3, Output: []string{"a"}})
-	}
+	})
 	_, err = h.Dockerfiles.Build(t.Context(), dockerfile.Spec{Root: root}, nil)
 	if failure, ok := errors.AsType[*dockerfile.Failure](err); !ok || failure.Line != 3 || failure.Output[0] != "a" {
 		t.Errorf("got %v", err)
@@ -339,11 +345,11 @@ func TestBuild(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	because := errors.New("enough")
-	s.parts.built = func(ctx context.Context, _ dockerfile.Spec, _ func(string)) (string, error) {
+	s.parts.buildBy(func(ctx context.Context, _ dockerfile.Spec, _ func(string)) (string, error) {
 		cancel(because)
 		<-ctx.Done() // the daemon ends the build
 		return "", ctx.Err()
-	}
+	})
 	if _, err := h.Dockerfiles.Build(ctx, dockerfile.Spec{Root: root}, nil); !errors.Is(err, because) {
 		t.Errorf("got %v", err)
 	}
@@ -590,7 +596,7 @@ func FuzzServe(f *testing.F) {
 	f.Add([]byte{255, 255, 255, 255, frameRequest})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s := serve(t, "", os.Geteuid())
-		s.parts.built = func(context.Context, dockerfile.Spec, func(string)) (string, error) { return "", nil }
+		s.parts.buildBy(func(context.Context, dockerfile.Spec, func(string)) (string, error) { return "", nil })
 		s.open(t)
 		conn, err := net.Dial("unix", s.address)
 		if err != nil {
