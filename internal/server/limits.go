@@ -12,7 +12,7 @@ import (
 
 // limitsConfig limits API requests.
 type limitsConfig struct {
-	RequestsPerMinute int `yaml:"requests_per_minute"` // per key; 0 means no limit
+	RequestsPerMinute int `yaml:"requests_per_minute"` // per user; 0 means no limit
 }
 
 // quotasConfig limits what each person may have at the same time. 0 means no limit.

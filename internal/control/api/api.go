@@ -67,7 +67,7 @@ type Config struct {
 	Tracer    trace.Tracer                          `needed:"no"` // creates a span for each request that starts a run; nil creates none
 	Ready     func() error                          `needed:"no"` // returns nil once requests can be served; nil means always
 	Metrics   func(context.Context) ([]byte, error) `needed:"no"` // returns metrics in Prometheus's text format; nil turns metrics off
-	PerMinute int                                   // requests per key; 0 means no limit
+	PerMinute int                                   // requests per user; 0 means no limit
 	Version   string                                // the server's version
 }
 

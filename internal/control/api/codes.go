@@ -59,7 +59,7 @@ var helpCodes = []helpCode{
 	{"agent_archived", "The agent is archived.", "Unarchive it with POST /v1/agents/{id}/unarchive."},
 	{"agent_id_conflict", "An agent with the request's agentId already exists.", "Generate another id, or use the existing agent."},
 	{"run_not_cancellable", "The run has ended.", "There is nothing to cancel."},
-	{"rate_limit_exceeded", "The key, or the client address of sign-ins, has made too many requests, or too many at a time.", "Wait for the number of seconds in Retry-After. Without that header, wait until other requests have ended."},
+	{"rate_limit_exceeded", "The user, or the client address of sign-ins, has made too many requests, or too many at a time.", "Wait for the number of seconds in Retry-After. Without that header, wait until other requests have ended."},
 	{"usage_limit_exceeded", "A limit of the server is reached.", "Delete what you do not use."},
 	{rest.CodeStream, "The events of the run cannot be read now.", "Try again; the stream continues after Last-Event-ID."},
 	{"invalid_last_event_id", "Last-Event-ID is not an event of this run.", "Omit the header to start at the run's first event."},

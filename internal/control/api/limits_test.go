@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
 	"testing"
@@ -62,7 +63,9 @@ func TestRateLimit(t *testing.T) {
 	if a := h.want(h.call("GET", "/v0/me", ""), 429); a.text(t, "error") != "rate_limit_exceeded" {
 		t.Errorf("%s", a.body)
 	}
-	get(bensKey, "/v1/me", 200, "2")   // another key
+	second := h.want(h.callAs(bensKey, "POST", "/v1/me/keys", `{"name":"second"}`), 201).text(t, "key")
+	get(bensKey, "/v1/me", 200, "1")   // another user
+	get(second, "/v1/me", 200, "0")    // another key of that user
 	get(annsKey, "/healthz", 200, "")  // not counted
 	get("aloft_no", "/v1/me", 401, "") // not counted: an invalid key
 	clock = clock.Add(20 * time.Second)
@@ -72,6 +75,26 @@ func TestRateLimit(t *testing.T) {
 	get(annsKey, "/v1/me", 200, "2")
 	h.api.limiter.PerMinute = 0
 	get(annsKey, "/v1/me", 200, "")
+}
+
+// TestKeysAreLimited checks that a user cannot create any number of keys, and that
+// deleting one makes room.
+func TestKeysAreLimited(t *testing.T) {
+	h := newHouse(t)
+	create := func(status int) answer {
+		t.Helper()
+		return h.want(h.callAs(bensKey, "POST", "/v1/me/keys", `{"name":"x"}`), status)
+	}
+	var last answer
+	for range 99 { // the user has one already
+		last = create(201)
+	}
+	if a := create(429); a.text(t, "error.code") != "usage_limit_exceeded" {
+		t.Errorf("%s", a.body)
+	}
+	h.want(h.callAs(bensKey, "DELETE", fmt.Sprintf("/v1/me/keys/%.0f", last.get(t, "id")), ""), 204)
+	create(201)
+	h.want(h.call("POST", "/v1/me/keys", `{"name":"x"}`), 201) // another user
 }
 
 // A /v0 request counts once, even if it causes several /v1 requests.

@@ -93,7 +93,7 @@ func (s *server) serve(rt rest.Route) http.Handler {
 				return
 			}
 			if limited(rt) {
-				if err = s.limiter.Take(h, who.ID); err != nil {
+				if err = s.limiter.Take(h, who.UserID); err != nil {
 					s.fail(w, r, log, err)
 					return
 				}

@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
 	"net/http"
@@ -176,6 +177,9 @@ func (s *API) createKey(w http.ResponseWriter, r *http.Request, who account.APIK
 	case in.Expires < 0 || in.Expires > 3650:
 		return fault.Invalid("must be a number of days from 1 to 3650").At("expiresInDays")
 	}
+	if err := s.mayHaveMoreKeys(r.Context(), who.UserID); err != nil {
+		return err
+	}
 	key := account.NewKey()
 	k := account.APIKey{Kind: account.Lasting, Name: in.Name, UserID: who.UserID, Hash: account.HashKey(key)}
 	if in.Expires > 0 {
@@ -186,6 +190,29 @@ func (s *API) createKey(w http.ResponseWriter, r *http.Request, who account.APIK
 		return err
 	}
 	return rest.WriteJSON(w, http.StatusCreated, createKeyResponseJSON{keyOf(k, who), key})
+}
+
+// maxKeys is how many API keys a user may have.
+const maxKeys = 100
+
+// mayHaveMoreKeys returns a fault if the user has maxKeys API keys. Expired keys,
+// sessions and sub-tokens do not count.
+func (s *API) mayHaveMoreKeys(ctx context.Context, userID int64) error {
+	all, err := s.SignIn.Store.Keys(ctx, userID)
+	if err != nil {
+		return err
+	}
+	lasting := 0
+	for _, k := range all {
+		if k.Kind == account.Lasting {
+			lasting++
+		}
+	}
+	if lasting >= maxKeys {
+		return fault.Exhausted("you have %d API keys, and cannot have more than %d", lasting, maxKeys).
+			Hint("delete keys that you no longer use: `aloft key list`, `aloft key delete`")
+	}
+	return nil
 }
 
 func (s *API) deleteKey(w http.ResponseWriter, r *http.Request, who account.APIKey) error {

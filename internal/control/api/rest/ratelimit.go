@@ -13,14 +13,14 @@ import (
 	"aloft/internal/fault"
 )
 
-// Limiter has a token bucket for each key or user. A bucket holds one minute's
+// Limiter has a token bucket for each user. A bucket holds one minute's
 // requests, and an empty bucket refills evenly within a minute.
 type Limiter struct {
 	PerMinute int              // 0 means no limit
 	Now       func() time.Time // the clock
 
 	mu      sync.Mutex
-	buckets map[int64]*rate.Limiter // by key or user
+	buckets map[int64]*rate.Limiter // by user
 }
 
 // maxIdle is how many buckets are kept before the full ones are dropped.
@@ -35,9 +35,9 @@ func NewLimiter(perMinute int) *Limiter {
 	return &Limiter{PerMinute: perMinute, Now: time.Now, buckets: map[int64]*rate.Limiter{}}
 }
 
-// Take counts a request of the key or user, and sets the headers with the
+// Take counts a request of the user, and sets the headers with the
 // number of remaining requests. Its error is a fault.
-func (l *Limiter) Take(h http.Header, id int64) error {
+func (l *Limiter) Take(h http.Header, userID int64) error {
 	if l.PerMinute <= 0 {
 		return nil
 	}
@@ -48,10 +48,10 @@ func (l *Limiter) Take(h http.Header, id int64) error {
 	if len(l.buckets) > maxIdle {
 		maps.DeleteFunc(l.buckets, func(_ int64, b *rate.Limiter) bool { return b.TokensAt(now) >= float64(l.PerMinute) })
 	}
-	bucket := l.buckets[id]
+	bucket := l.buckets[userID]
 	if bucket == nil {
 		bucket = rate.NewLimiter(rate.Every(share), l.PerMinute)
-		l.buckets[id] = bucket
+		l.buckets[userID] = bucket
 	}
 	taken := bucket.AllowN(now, 1)
 	left := bucket.TokensAt(now)
