@@ -113,7 +113,7 @@ var mayImport = map[string][]string{
 	"internal/control/api":                             {"NOUNS", "internal/control/agents", "internal/control/api/...", "internal/control/identity", "internal/control/keylock", "internal/control/store", "internal/telemetry"},
 	"internal/control/preview":                         {"NOUNS"},
 	"internal/control/observe":                         {"NOUNS", "internal/control/store", "internal/control/model", "internal/telemetry"},
-	"internal/control/backup":                          {"internal/atomicfile", "internal/fault", "internal/lockfile", "internal/control/image", "internal/control/layer"},
+	"internal/control/backup":                          {"internal/atomicfile", "internal/fault", "internal/lockfile", "internal/control/disk", "internal/control/image", "internal/control/layer"},
 	"internal/control/build":                           {"internal/atomicfile", "NOUNS", "internal/control/dockerfile", "internal/control/gateway", "internal/control/layer", "internal/control/machine", "internal/control/pod", "internal/control/store"},
 	"internal/control/fleet":                           {"NOUNS", "internal/control/artifact", "internal/control/build", "internal/control/egress", "internal/control/execclient", "internal/control/gateway", "internal/control/identity", "internal/control/layer", "internal/control/loop", "internal/control/loop/...", "internal/control/machine", "internal/control/model", "internal/control/pod", "internal/control/store", "internal/telemetry"},
 	"internal/control/live":                            {},

@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"aloft/internal/fault"
 )
 
 // The names of the first and the last entry.
@@ -58,6 +60,9 @@ func newArchive(w io.Writer, progress func(string, int64)) *archive {
 // add adds a file of h.Size bytes. write writes the file's content.
 func (a *archive) add(h *tar.Header, write func(io.Writer) error) error {
 	a.progress(h.Name, a.bytes)
+	if len(a.files) >= maxFiles && h.Name != manifestName {
+		return fault.Exhausted("a backup cannot have more than %d files", maxFiles).Hint("delete agents with many artifacts")
+	}
 	h.Format, h.Typeflag = tar.FormatPAX, tar.TypeReg
 	if err := a.tar.WriteHeader(h); err != nil {
 		return err

@@ -20,11 +20,13 @@ import (
 
 	"filippo.io/age"
 	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
 
 	"aloft/internal/control/image"
 	"aloft/internal/control/layer"
 	"aloft/internal/fault"
 	"aloft/internal/lockfile"
+	"aloft/internal/need"
 )
 
 var logger = slog.New(slog.DiscardHandler)
@@ -467,6 +469,37 @@ func TestHostileBackups(t *testing.T) {
 	}
 	to := filepath.Join(t.TempDir(), "new")
 	wantFault(t, restore(t, seal(t, k, []entry{head(Format + 1), db}), to, k), "backup_too_new")
+}
+
+// TestRestoreLeavesRoom restores backups that do not fit on the disk, by their bytes and
+// by the number of their files.
+func TestRestoreLeavesRoom(t *testing.T) {
+	need.Root(t)
+	k := key(t)
+	db := regular("data/"+database, "db")
+	many := []entry{head(1), db}
+	for i := range 5000 {
+		many = append(many, regular(fmt.Sprintf("data/artifacts/%d", i), ""))
+	}
+	for name, entries := range map[string][]entry{
+		"bytes": {head(1), db, regular("data/artifacts/x", strings.Repeat("0", 60<<20))},
+		"files": many,
+	} {
+		t.Run(name, func(t *testing.T) {
+			small := t.TempDir()
+			if err := unix.Mount("tmpfs", small, "tmpfs", 0, "size=64m,nr_inodes=4096"); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = unix.Unmount(small, unix.MNT_DETACH) })
+			to := filepath.Join(small, "new")
+			text := seal(t, k, entries)
+			wantFault(t, restore(t, text, to, k), "disk_full")
+			nothing(t, to)
+			if err := restore(t, text, filepath.Join(t.TempDir(), "new"), k); err != nil {
+				t.Errorf("on a larger disk: %v", err)
+			}
+		})
+	}
 }
 
 // FuzzRestore restores archives made by somebody who has the public key.

@@ -60,11 +60,15 @@ func Restore(ctx context.Context, r io.Reader, o RestoreOptions) (sum Summary, e
 		return sum, notReadable(err)
 	}
 	defer unpacked.Close()
-	d := &restoration{RestoreOptions: o, dir: target.dir, root: target.root, src: unpacked}
+	room := &roomReader{Reader: unpacked, dir: target.dir}
+	d := &restoration{RestoreOptions: o, dir: target.dir, root: target.root, src: room}
 	if d.Progress == nil {
 		d.Progress = func(string, int64) {}
 	}
 	if err := d.read(ctx); err != nil {
+		if room.full != nil { // err may call the backup damaged
+			err = room.full
+		}
 		return sum, errors.Join(err, d.close())
 	}
 	if err := d.close(); err != nil {
@@ -125,6 +129,9 @@ func (d *restoration) read(ctx context.Context) error {
 		}
 		if first != (h.Name == headerName) {
 			return damaged("unexpected entry %q", h.Name)
+		}
+		if len(d.files)+len(d.folders) >= maxFiles && h.Name != manifestName {
+			return damaged("it has more than %d files", maxFiles)
 		}
 		d.Progress(h.Name, d.bytes)
 		if h.Name == manifestName {

@@ -165,6 +165,13 @@ func (g *Guard) Room() error { return room(g.space()) }
 // Room returns a fault if the file system of a folder is too full to create a machine.
 func Room(dir string) error { return room(space(dir)) }
 
+// Low returns how many bytes are free on the file system of a folder, and whether it is
+// low. A shortage of inodes counts as a shortage of bytes.
+func Low(dir string) (free int64, low bool, err error) {
+	free, total, err := space(dir)
+	return free, err == nil && free < floorOf(total), err
+}
+
 func room(free, total int64, err error) error {
 	if err != nil || free >= floorOf(total) {
 		return nil //nolint:nilerr // creating the machine will report the error
