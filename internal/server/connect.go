@@ -107,7 +107,7 @@ func (a *assembly) addModel(m connect.Model) {
 func (a *assembly) addGitServer(g connect.GitServer) {
 	cred := gitserver.Credential{URL: g.URL, Username: g.Username, Token: g.Token, Forge: g.Forge}
 	git := a.config.Git
-	if slices.ContainsFunc(git.Credentials, func(c gitserver.Credential) bool { return hostOf(c.URL) == g.Host }) {
+	if slices.ContainsFunc(git.Credentials, func(c gitserver.Credential) bool { return hostOf(c.URL) == hostOf(g.URL) }) {
 		a.ignore("git server "+g.Host, errors.New("the configuration file has a credential for this host"))
 		return
 	}
@@ -134,7 +134,8 @@ func modelConfig(m connect.Model) ModelConfig {
 
 func hostOf(credentialURL string) string {
 	host, _, _ := strings.Cut(gitserver.BareURL(credentialURL), "/")
-	return strings.ToLower(host)
+	scheme, _, _ := strings.Cut(credentialURL, "://")
+	return connect.CanonicalHost(strings.ToLower(scheme), host)
 }
 
 // withoutUser returns a credential's URL without user, password and query.

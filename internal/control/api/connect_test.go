@@ -122,11 +122,15 @@ func TestConnectGitServer(t *testing.T) {
 		"/v1/server/git-servers/github.com":          `{"token":"bad"}`,
 		"/v1/server/git-servers/a%2Fb":               `{"token":"` + goodKey + `"}`,
 		"/v1/server/git-servers/user@git.example.de": `{"token":"` + goodKey + `"}`,
+		"/v1/server/git-servers/.:443":               `{"token":"` + goodKey + `"}`,
 		"/v1/server/git-servers/gitlab.com":          `{"token":"` + goodKey + `","forge":"svn"}`,
 	} {
 		h.want(h.callAs(adminsKey, "PUT", path, in), 400)
 	}
 	h.want(h.callAs(adminsKey, "PUT", "/v1/server/git-servers/Git.Example.com", `{"token":"`+goodKey+`"}`), 409)
+	for _, spelling := range []string{"git.example.com:443", "git.example.com:0443", "git.example.com.", "git.example.com.:443", "git.example.com:"} {
+		h.want(h.callAs(adminsKey, "PUT", "/v1/server/git-servers/"+spelling, `{"token":"`+goodKey+`"}`), 409)
+	}
 	a := h.want(h.callAs(adminsKey, "PUT", "/v1/server/git-servers/git.acme.test:3000", `{"scheme":"http","forge":"gitea","token":"`+goodKey+`"}`), 200)
 	if a.text(t, "login") != "ann" || a.text(t, "id") != "git.acme.test:3000" || !strings.Contains(string(a.body), `"lacks":["repo"]`) {
 		t.Errorf("reply %s", a.body)

@@ -183,8 +183,8 @@ export function GitForm({ done, cancel, cancelText }: FormProps) {
     const { host, scheme } = hostOf(address);
     const body: ConnectGitServer = { scheme, forge, token: token.trim() };
     try {
-      const { login, lacks } = await client.connectGitServer(host, body);
-      await until(client, (s) => s.gitServers.some((g) => g.host === host));
+      const { id: connected, login, lacks } = await client.connectGitServer(host, body);
+      await until(client, (s) => s.gitServers.some((g) => g.host === connected));
       toast(lacks.length > 0 ? w.lacks(lacks.join(", ")) : w.connected(login ? w.as(host, login) : host), lacks.length > 0);
       done();
     } catch (e) {

@@ -158,6 +158,22 @@ func configured(all []Source, id string) bool {
 	return slices.ContainsFunc(all, func(s Source) bool { return !s.Connected && strings.EqualFold(s.ID, id) })
 }
 
+// CanonicalHost returns the one spelling of a git server's host: in lower case, without
+// the scheme's default port, without leading zeros in the port, and without a dot at the
+// end.
+func CanonicalHost(scheme, host string) string {
+	host = strings.ToLower(host)
+	name, port := host, ""
+	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") { // the end of an IPv6 address without a port
+		name, port = host[:i], strings.TrimLeft(host[i+1:], "0")
+	}
+	name = strings.TrimSuffix(name, ".")
+	if port == "" || scheme == "https" && port == "443" || scheme == "http" && port == "80" {
+		return name
+	}
+	return name + ":" + port
+}
+
 func (s *API) connectGitServer(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
 	var in connectGitServerRequestJSON
 	if err := rest.ReadBody(w, r, &in); err != nil {
@@ -174,9 +190,11 @@ func (s *API) connectGitServer(w http.ResponseWriter, r *http.Request, _ account
 		return fault.Invalid("forge: invalid value %q: must be github, gitlab, gitea or none", in.Forge)
 	}
 	u, err := url.Parse(in.Scheme + "://" + host)
-	if err != nil || u.Host != host || u.Hostname() == "" {
+	if err != nil || u.Host != host || strings.Trim(u.Hostname(), ".") == "" {
 		return fault.Invalid("host: %q is not a host: use a name such as github.com or git.example.com:3000", host)
 	}
+	host = CanonicalHost(in.Scheme, host)
+	u.Host = host
 	g := GitServer{Host: host, URL: u.String(), Forge: in.Forge, Username: in.Username, Token: strings.TrimSpace(in.Token)}
 	s.changing.Lock()
 	defer s.changing.Unlock()
