@@ -110,7 +110,7 @@ var mayImport = map[string][]string{
 	"internal/control/api/accounts":                    {"NOUNS", "internal/control/agents", "internal/control/model", "internal/control/api/rest", "internal/control/api/modelchoice", "internal/control/ledger", "internal/control/signin", "internal/control/store"},
 	"internal/control/api/agents":                      {"NOUNS", "internal/control/agents", "internal/control/api/rest", "internal/control/api/modelchoice", "internal/control/api/approvals", "internal/control/api/mcpservers", "internal/control/api/pulls", "internal/control/forge", "internal/control/store"},
 	"internal/control/api/stream":                      {"NOUNS", "internal/control/api/rest", "internal/control/api/agents", "internal/control/api/approvals", "internal/control/api/pulls", "internal/control/live", "internal/control/store"},
-	"internal/control/api":                             {"NOUNS", "internal/control/agents", "internal/control/api/...", "internal/control/identity", "internal/control/keylock", "internal/control/store", "internal/telemetry"},
+	"internal/control/api":                             {"NOUNS", "internal/control/agents", "internal/control/api/...", "internal/control/identity", "internal/control/keylock", "internal/control/ledger", "internal/control/store", "internal/telemetry"},
 	"internal/control/preview":                         {"NOUNS"},
 	"internal/control/observe":                         {"NOUNS", "internal/control/store", "internal/control/model", "internal/telemetry"},
 	"internal/control/backup":                          {"internal/atomicfile", "internal/fault", "internal/lockfile", "internal/control/disk", "internal/control/image", "internal/control/layer"},

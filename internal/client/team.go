@@ -133,6 +133,7 @@ type DiskUsage struct {
 	QuotaInodes int64        `json:"quotaInodes"`
 	People      []DiskPerson `json:"people"`
 	Items       []DiskItem   `json:"items"`
+	Held        []Held       `json:"held"`
 	Omitted     int          `json:"omitted"`
 	Incomplete  bool         `json:"incomplete"`
 }
@@ -155,6 +156,16 @@ type DiskItem struct {
 	Bytes      int64      `json:"bytes"`
 	Inodes     int64      `json:"inodes"`
 	MeasuredAt *time.Time `json:"measuredAt,omitempty"`
+}
+
+// Held is what an agent or a person has open at the server at the moment.
+type Held struct {
+	Kind    string `json:"kind"`
+	AgentID string `json:"agentId,omitempty"`
+	UserID  int64  `json:"userId"`
+	User    string `json:"user,omitempty"`
+	Count   int    `json:"count"`
+	Bytes   int64  `json:"bytes"`
 }
 
 // DiskUsage returns what uses the server's disk: the caller's items, or, for

@@ -34,6 +34,7 @@ import (
 	"aloft/internal/control/hostd"
 	"aloft/internal/control/identity"
 	"aloft/internal/control/inbound"
+	"aloft/internal/control/ledger"
 	"aloft/internal/control/live"
 	"aloft/internal/control/loop"
 	"aloft/internal/control/mcp"
@@ -168,6 +169,9 @@ func (a *assembly) openGateway(context.Context) error {
 		Dir: a.dataFile("mirrors"), Credentials: credentials, Host: a.host.Git,
 		Network: a.outbound, LFSHosts: c.LFSHosts, Environ: os.Environ(), Logger: a.logger,
 		Room: func() error { return a.disk.Room() },
+		Hold: func(agentID string, bytes int64) (release func()) {
+			return a.ledger.Tally.Hold(ledger.Holding{Kind: ledger.Push, AgentID: agentID}, bytes)
+		},
 	})
 	if err != nil {
 		return err
@@ -378,7 +382,7 @@ func (a *assembly) openAPI(context.Context) error {
 		Connect: connect.Config{Values: a.vault, Server: a.connector},
 
 		Replies: a.store, Inbox: a.store, Identity: a.issuer, Tracer: a.telemetry.Tracer(), Metrics: a.observer.Metrics,
-		PerMinute: c.API.RequestsPerMinute, Version: a.options.Version,
+		PerMinute: c.API.RequestsPerMinute, Tally: &a.ledger.Tally, Version: a.options.Version,
 		Ready: func() error {
 			if !a.ready.Load() {
 				return errors.New("starting")

@@ -21,6 +21,8 @@ func newDiskUsageCommand(a *app) *cobra.Command {
 		Short: "Show what uses the server's disk, by person, agent, kind or item",
 		Long: `Show what uses the server's disk, the largest first: what is yours or, for admins,
 everything. What everybody shares (images, copies of repositories, builds) is the server's.
+Below, it shows the streams, large requests, pushes and events that are open at the server
+now, with the memory that they may take.
 
 To free space: aloft agent delete, aloft snapshot delete.`,
 		Example: `  aloft usage disk
@@ -42,6 +44,10 @@ To free space: aloft agent delete, aloft snapshot delete.`,
 				return a.Out.Value(usage)
 			}
 			a.Out.Table(diskTable(usage, by))
+			if len(usage.Held) > 0 {
+				a.Out.Note("Open at the server now:")
+				a.Out.Table(heldTable(usage.Held))
+			}
 			if usage.QuotaBytes > 0 {
 				a.Out.Note("Each person may use %d MiB.", usage.QuotaBytes>>20)
 			}
@@ -89,6 +95,18 @@ func diskTable(usage client.DiskUsage, by string) [][]string {
 	table := [][]string{{strings.ToUpper(by), "MIB", "INODES"}}
 	for _, s := range sums {
 		table = append(table, []string{cli.Line(s.name, 80), strconv.FormatFloat(float64(s.bytes)/(1<<20), 'f', 1, 64), strconv.FormatInt(s.inodes, 10)})
+	}
+	return table
+}
+
+// heldTable returns a table of what is open at the server.
+func heldTable(held []client.Held) [][]string {
+	table := [][]string{{"OPEN", "COUNT", "MIB", "PERSON", "AGENT"}}
+	for _, h := range held {
+		table = append(table, []string{
+			h.Kind, strconv.Itoa(h.Count), strconv.FormatFloat(float64(h.Bytes)/(1<<20), 'f', 1, 64),
+			cli.Line(cmp.Or(h.User, "-"), 80), cmp.Or(h.AgentID, "-"),
+		})
 	}
 	return table
 }

@@ -38,6 +38,7 @@ import (
 	"aloft/internal/control/api/rest"
 	"aloft/internal/control/api/stream"
 	"aloft/internal/control/keylock"
+	"aloft/internal/control/ledger"
 	"aloft/internal/control/store"
 
 	"go.opentelemetry.io/otel/trace"
@@ -69,6 +70,7 @@ type Config struct {
 	Metrics   func(context.Context) ([]byte, error) `needed:"no"` // returns metrics in Prometheus's text format; nil turns metrics off
 	PerMinute int                                   // requests per user; 0 means no limit
 	Version   string                                // the server's version
+	Tally     *ledger.Tally                         `needed:"no"` // counts streams, large requests and events; nil counts nothing
 }
 
 // Identity serves the OpenID Connect discovery documents with which others
@@ -96,7 +98,7 @@ type server struct {
 	allowed   time.Duration // interval of re-authorizing an open WebSocket
 	openAPI   document
 	answering keylock.Locks[[sha256.Size]byte] // locks of idempotent requests in progress: a repetition waits for the first request
-	limiter   *rest.Limiter                    // for all requests, per API key
+	limiter   *rest.Limiter                    // for all requests, per user
 	larges    larges
 	progress  progress
 	receiving receiving

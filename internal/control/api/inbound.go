@@ -11,6 +11,7 @@ import (
 
 	"aloft/internal/account"
 	"aloft/internal/control/api/rest"
+	"aloft/internal/control/ledger"
 	"aloft/internal/control/store"
 	"aloft/internal/fault"
 )
@@ -73,6 +74,7 @@ func (s *server) receiveEvent(w http.ResponseWriter, r *http.Request, _ account.
 	}
 	defer s.receiving.end(from)
 	source := r.PathValue("source")
+	defer s.config.Tally.Hold(ledger.Holding{Kind: ledger.Event}, s.config.Hooks.Limit(source))()
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Now().Add(rest.ReplyWithin)) // fails only in tests, whose writers have no deadlines
 	defer func() { _ = rc.SetReadDeadline(time.Time{}) }()

@@ -7,6 +7,7 @@ import (
 
 	"aloft/internal/account"
 	"aloft/internal/control/api/rest"
+	"aloft/internal/control/ledger"
 	"aloft/internal/fault"
 )
 
@@ -39,9 +40,9 @@ type larges struct {
 	of map[int64]int
 }
 
-// bound limits the size of the body of a request to the route. The caller must
-// call done when the request ends.
-func (l *larges) bound(w http.ResponseWriter, r *http.Request, rt rest.Route, who account.APIKey) (done func(), err error) {
+// bound limits the size of the body of a request to the route, and counts a large one
+// in tally. The caller must call done when the request ends.
+func (l *larges) bound(w http.ResponseWriter, r *http.Request, rt rest.Route, who account.APIKey, tally *ledger.Tally) (done func(), err error) {
 	most := mostOf(rt)
 	if most == 0 || r.Method == http.MethodGet {
 		return func() {}, nil
@@ -60,7 +61,9 @@ func (l *larges) bound(w http.ResponseWriter, r *http.Request, rt rest.Route, wh
 		l.of = map[int64]int{}
 	}
 	l.of[who.UserID]++
+	release := tally.Hold(ledger.Holding{Kind: ledger.Request, UserID: who.UserID}, most)
 	return func() {
+		release()
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.of[who.UserID]--; l.of[who.UserID] == 0 {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"aloft/internal/control/api/rest"
+	"aloft/internal/control/ledger"
 )
 
 // TestEveryRouteBoundsItsBody sends an endless body to each route. The server
@@ -67,6 +68,7 @@ func (c *counted) Read(p []byte) (int, error) {
 // user again after one of the requests has ended.
 func TestLargeBodiesAtOnce(t *testing.T) {
 	h := newHouse(t)
+	h.api.config.Tally = &h.api.accounts.Disk.(*ledger.Ledger).Tally
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	for range maxLarge {
@@ -87,6 +89,9 @@ func TestLargeBodiesAtOnce(t *testing.T) {
 			}
 		}()
 		<-started // the server has started to read the body
+	}
+	if got := h.api.accounts.Disk.Held(1); len(got) != 1 || got[0].Kind != ledger.Request || got[0].Count != maxLarge || got[0].Bytes != maxLarge*rest.MaxBody {
+		t.Errorf("the ledger has %+v", got)
 	}
 	long := `{"prompt":{"text":"x"},"name":"` + strings.Repeat("x", maxPlain) + `"}`
 	h.want(h.callAs(annsKey, "POST", "/v1/agents", long), 429)

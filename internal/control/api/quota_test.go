@@ -2,7 +2,10 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -91,6 +94,44 @@ func TestDiskQuota(t *testing.T) {
 	h.want(h.call("POST", "/v1/agents/"+id+"/runs", `{"prompt":{"text":"remove what is not needed"}}`), 201)
 	h.want(h.call("DELETE", "/v1/agents/"+id, ""), 200)
 	h.want(h.call("POST", "/v1/agents", task), 201)
+}
+
+// TestHeld checks that streams that are open are shown with the agent and the person to
+// whom they belong, and are gone once they end.
+func TestHeld(t *testing.T) {
+	h := newHouse(t)
+	id, _ := h.begin()
+	tally := &h.api.accounts.Disk.(*ledger.Ledger).Tally
+	h.api.config.Tally = tally
+	held := func(key string) (all []string) {
+		for _, v := range h.want(h.callAs(key, "GET", "/v1/usage/disk", ""), 200).get(t, "held").([]any) {
+			m := v.(map[string]any)
+			all = append(all, fmt.Sprintf("%v %v of %v for %v: %v", m["count"], m["kind"], m["agentId"], m["userId"], m["bytes"]))
+		}
+		return all
+	}
+	if got := held(annsKey); len(got) > 0 {
+		t.Errorf("before: %v", got)
+	}
+	streams := []*http.Response{h.opened(annsKey, "/v1/agents/"+id+"/events?follow=true"), h.opened(annsKey, "/v1/agents/"+id+"/events?follow=true")}
+	release := tally.Hold(ledger.Holding{Kind: ledger.Push, AgentID: id}, 1<<30)
+	if _, err := h.api.accounts.Disk.Rows(t.Context(), 0); err != nil { // learns the owner of the push
+		t.Fatal(err)
+	}
+	want := []string{"1 push of " + id + " for 1: 1.073741824e+09", "2 stream of " + id + " for 1: 0"}
+	for _, key := range []string{annsKey, adminsKey} {
+		if got := held(key); !slices.Equal(got, want) {
+			t.Errorf("%v; want %v", got, want)
+		}
+	}
+	if got := held(bensKey); len(got) > 0 {
+		t.Errorf("another person sees %v", got)
+	}
+	release()
+	for _, s := range streams {
+		_ = s.Body.Close()
+	}
+	eventually(t, "the streams are gone", func() bool { return len(held(annsKey)) == 0 })
 }
 
 // TestDiskUsage checks the sums, and whose rows members and admins can see.

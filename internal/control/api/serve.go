@@ -8,10 +8,12 @@ import (
 	"net/http"
 	"regexp"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"aloft/internal/account"
 	"aloft/internal/control/api/rest"
+	"aloft/internal/control/ledger"
 
 	"github.com/google/uuid"
 )
@@ -105,7 +107,7 @@ func (s *server) serve(rt rest.Route) http.Handler {
 			}
 			defer end()
 		}
-		done, err := s.larges.bound(w, r, rt, who)
+		done, err := s.larges.bound(w, r, rt, who, s.config.Tally)
 		if err != nil {
 			s.fail(w, r, log, err)
 			return
@@ -117,6 +119,7 @@ func (s *server) serve(rt rest.Route) http.Handler {
 			var left func()
 			r, left = s.whileAllowed(r, rt)
 			defer left()
+			defer s.config.Tally.Hold(ledger.Holding{Kind: ledger.Stream, AgentID: agentOf(rt, r), UserID: who.UserID}, 0)()
 		}
 		again, err := s.replay(w, r, rt, who)
 		if audited(rt) && !again {
@@ -140,6 +143,14 @@ func (s *server) recovered(w *reply, r *http.Request, log *slog.Logger, p any) {
 		panic(http.ErrAbortHandler)
 	}
 	s.writeFault(w, errPanicked, isLegacy(r))
+}
+
+// agentOf returns the id of the agent in the request's path, or "".
+func agentOf(rt rest.Route, r *http.Request) string {
+	if strings.HasPrefix(rt.Path, "/v1/agents/{id}/") {
+		return r.PathValue("id")
+	}
+	return ""
 }
 
 // limited reports whether requests for the route count towards the rate limit.

@@ -2,6 +2,8 @@ package gateway_test
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -30,6 +32,27 @@ func TestLargePushesAreUnpackedTwoAtATime(t *testing.T) {
 		t.Errorf("upstream has %q, want %s", got, id)
 	}
 	endTwo()
+}
+
+// TestPushesAreCounted pushes, and checks what is counted while git unpacks the push.
+func TestPushesAreCounted(t *testing.T) {
+	var held, released []string
+	w := newWorld(t, func(w *world) {
+		w.cfg.Hold = func(agentID string, bytes int64) (release func()) {
+			what := fmt.Sprintf("%s: %d", agentID, bytes>>30)
+			held = append(held, what)
+			return func() { released = append(released, what) }
+		}
+	})
+	m, _ := checkedOut(t, w)
+	m.commit("r", "small", map[string]string{"b.txt": "two\n"})
+	m.git("r", "push", "origin", branch)
+	m.commit("r", "large", map[string]string{"c.txt": noise(2 << 20)})
+	m.git("r", "push", "origin", branch)
+	want := []string{"bc-1: 1", "bc-1: 4"} // GiB
+	if !slices.Equal(held, want) || !slices.Equal(released, want) {
+		t.Errorf("counted %v, and released %v; want %v", held, released, want)
+	}
 }
 
 // TestLargePushNeedsRoom pushes while the disk is nearly full.

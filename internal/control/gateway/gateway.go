@@ -58,6 +58,9 @@ type Config struct {
 	// Room returns an error if the disk of Dir is nearly full; the gateway then
 	// refuses pushes above 1 MiB. nil means no check.
 	Room func() error
+	// Hold counts that a push of the agent is unpacked, with the memory in bytes that
+	// it may use, until release is called. nil counts nothing.
+	Hold func(agentID string, bytes int64) (release func())
 }
 
 // Network checks hosts that the operator's configuration does not name, and
@@ -78,8 +81,9 @@ type Gateway struct {
 	serving     sync.WaitGroup // running requests
 	large       chan struct{}  // limits large fetch requests
 	room        func() error   // may be nil
-	unpacking   [2]lane        // concurrency limits for unpacking small and large pushes
-	pushWait    time.Duration  // timeout of a push that waits in a lane
+	hold        func(agentID string, bytes int64) (release func())
+	unpacking   [2]lane       // concurrency limits for unpacking small and large pushes
+	pushWait    time.Duration // timeout of a push that waits in a lane
 
 	mu       sync.Mutex
 	sessions map[[32]byte]*session // by hash of the credential
@@ -91,10 +95,13 @@ func New(c Config) (*Gateway, error) {
 	g := &Gateway{
 		log: c.Logger, lfs: lfs.New(c.LFSHosts, c.Network), spool: filepath.Join(c.Dir, "quarantine"),
 		maxPack: c.MaxPack, maxRequests: c.MaxRequests, large: make(chan struct{}, maxLarge), sessions: map[[32]byte]*session{},
-		room: c.Room, unpacking: lanes(), pushWait: maxPushWait,
+		room: c.Room, hold: c.Hold, unpacking: lanes(), pushWait: maxPushWait,
 	}
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
+	}
+	if g.hold == nil {
+		g.hold = func(string, int64) func() { return func() {} }
 	}
 	if g.maxPack == 0 {
 		g.maxPack = 2 << 30

@@ -86,7 +86,7 @@ func (q *request) push(ctx context.Context) {
 	out, err := q.access.mirror.Receive(ctx, q.access.repo, mirror.Update{
 		Branch: q.access.branch, Old: c.Old, New: c.New,
 		AllowForce: q.s.grant.AllowForce, Claim: q.s.grant.AgentID, MustClaim: !q.access.exists, Made: q.access.made,
-		MaxPack: q.g.maxPack, Secrets: q.s.secrets, Room: q.g.hasRoom, Admit: q.g.admit,
+		MaxPack: q.g.maxPack, Secrets: q.s.secrets, Room: q.g.hasRoom, Admit: q.admit,
 	}, in)
 	if err != nil {
 		f := fault.Of(err)
@@ -126,6 +126,16 @@ func lanes() [2]lane {
 		{make(chan struct{}, maxSmallPushes), smallPushMemory},
 		{make(chan struct{}, maxLargePushes), mirror.PackMemory},
 	}
+}
+
+// admit is [Gateway.admit] for the request's agent, whose push it counts.
+func (q *request) admit(ctx context.Context, size int64) (memory uint64, release func(), err error) {
+	memory, leave, err := q.g.admit(ctx, size)
+	if err != nil {
+		return 0, nil, err
+	}
+	end := q.g.hold(q.s.grant.AgentID, int64(memory))
+	return memory, func() { end(); leave() }, nil
 }
 
 // admit waits until a push of size bytes may be unpacked; see [mirror.Update].

@@ -1,6 +1,7 @@
 // Package ledger adds up what each agent, each person and the server itself use
-// on the host, in bytes and inodes. Quotas and error messages are based on
-// these numbers.
+// on the host, in bytes and inodes. Quotas, error messages and the choice of the
+// machine that a full disk stops are based on these numbers. It also counts what they
+// have open at the server: streams, large requests, pushes and events.
 //
 // A [Ledger] stores nothing on disk: it asks each [Source] for its items, which
 // is cheap, and measures only items that are new, have changed, or were
@@ -94,6 +95,7 @@ const (
 // A Ledger adds up the items of its sources. Its methods are safe for concurrent
 // use.
 type Ledger struct {
+	Tally   Tally // what agents and people have open at the server
 	sources []Source
 	logger  *slog.Logger
 	now     func() time.Time

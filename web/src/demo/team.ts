@@ -43,6 +43,10 @@ export const usage: TeamUsage = {
 
 export const diskUsage: DiskUsage = {
   quotaBytes: 20 * 1024 ** 3, quotaInodes: 0, omitted: 0, incomplete: false, items: [],
+  held: [
+    { kind: "push", agentId: "bc-6a1f0c3e", userId: 2, user: "Grace (grace@example.com)", count: 1, bytes: 4 * 1024 ** 3 },
+    { kind: "stream", userId: 1, user: "Ada (ada@example.com)", count: 3, bytes: 0 },
+  ],
   people: [
     { userId: 0, bytes: 31 * 1024 ** 3, inodes: 812_000 },
     { userId: 1, user: "Ada (ada@example.com)", bytes: 12.4 * 1024 ** 3, inodes: 402_113 },

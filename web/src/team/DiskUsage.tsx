@@ -12,11 +12,12 @@ export function sizeOf(bytes: number): string {
   return `${(bytes / 1024 ** i).toFixed(i > 0 ? 1 : 0)} ${units[i]}`;
 }
 
-/** How much of the server's disk each person and the server use, with a bar for each. */
+/** How much of the server's disk each person and the server use, with a bar for each, and what is open at the server now. */
 export function DiskUsage() {
   const client = useClient();
   const usage = useLoad(client.diskUsage, []);
   const people = usage.data?.people ?? [];
+  const held = usage.data?.held ?? [];
   const quota = usage.data?.quotaBytes ?? 0;
   const most = Math.max(1, quota, ...people.map((p) => p.bytes));
   return (
@@ -51,6 +52,35 @@ export function DiskUsage() {
             </tbody>
           </table>
         </div>
+      )}
+      {held.length > 0 && (
+        <>
+          <h3>{w.held}</h3>
+          <div className="table" tabIndex={0} role="region" aria-label={w.held}>
+            <table>
+              <thead>
+                <tr>
+                  <th scope="col">{w.kind}</th>
+                  <th scope="col">{w.count}</th>
+                  <th scope="col">{w.memory}</th>
+                  <th scope="col">{w.person}</th>
+                  <th scope="col">{w.agent}</th>
+                </tr>
+              </thead>
+              <tbody>
+                {held.map((h) => (
+                  <tr key={`${h.kind} ${h.userId} ${h.agentId ?? ""}`}>
+                    <th scope="row">{w.kinds[h.kind] ?? shownLine(h.kind)}</th>
+                    <td>{h.count.toLocaleString()}</td>
+                    <td>{sizeOf(h.bytes)}</td>
+                    <td>{h.userId === 0 ? w.unknown : shownLine(h.user ?? "") || words.team.nobody}</td>
+                    <td>{shownLine(h.agentId ?? "")}</td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
+        </>
       )}
     </section>
   );

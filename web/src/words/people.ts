@@ -80,6 +80,8 @@ export const people = {
     dayTokens: (day: string, n: string) => `${day}: ${n} tokens`,
     nobody: "unknown person",
     disk: {
+      held: "Open at the server now", kind: "Kind", count: "Count", memory: "Memory", agent: "Agent", unknown: "Unknown sender",
+      kinds: { stream: "Streams", request: "Large requests", push: "Pushes", event: "Events" } as Partial<Record<string, string>>,
       title: "Disk usage",
       person: "Person",
       size: "Size",

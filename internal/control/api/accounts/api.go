@@ -35,6 +35,9 @@ type DiskUsage interface {
 	// first. If it fails, it returns the rows that it could determine, with the
 	// error.
 	Rows(ctx context.Context, userID int64) ([]ledger.Row, error)
+	// Held returns what a user holds in the server, or everybody if userID is 0,
+	// largest first.
+	Held(userID int64) []ledger.Held
 }
 
 // API serves the accounts.
