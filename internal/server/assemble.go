@@ -308,7 +308,7 @@ func (a *assembly) openScheduler(context.Context) error {
 // openDisk opens the guard of the data folder's disk, and the removal of unused images.
 func (a *assembly) openDisk(context.Context) (err error) {
 	a.disk, err = disk.New(disk.Config{
-		Dir: a.options.Data, Limit: a.config.Machine.DiskBytes, Machines: a.diskHolders, Stop: a.stopHolder, Logger: a.logger,
+		Dir: a.options.Data, Limit: a.config.Machine.DiskBytes, Machines: a.diskHolders, Stop: a.stopHolder, Outside: a.outside, Logger: a.logger,
 	})
 	if err != nil {
 		return err

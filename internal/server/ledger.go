@@ -41,6 +41,16 @@ func (a *assembly) quotas() agents.Quotas {
 	return q
 }
 
+// outside returns how many bytes the machine's agent has on the disk outside of the
+// machine.
+func (s *Server) outside(ctx context.Context, machineID string, fresh bool) int64 {
+	agentID, ok := fleet.AgentOf(machineID)
+	if !ok || s.ledger == nil { // a build, or the server is starting
+		return 0
+	}
+	return s.ledger.Outside(ctx, agentID, fresh)
+}
+
 // blame adds to the reason for stopping a machine because of its disk how much disk
 // its agent's owner uses in total, if known.
 func (s *Server) blame(machineID string, why error) error {

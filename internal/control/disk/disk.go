@@ -36,8 +36,12 @@ type Config struct {
 	Machines func(ctx context.Context) ([]Holder, error)
 	// Stop ends the agent's run with the given reason, and stops the machine.
 	// It must not wait for the store.
-	Stop   func(ctx context.Context, id string, why error) error
-	Logger *slog.Logger
+	Stop func(ctx context.Context, id string, why error) error
+	// Outside returns how many bytes the machine's agent has on the disk outside of
+	// the machine: a new measurement if fresh is true, otherwise the last one. It must
+	// not wait for the store. nil means none.
+	Outside func(ctx context.Context, id string, fresh bool) int64
+	Logger  *slog.Logger
 }
 
 // A Holder uses part of the disk, such as a [machine.Measured].
@@ -64,6 +68,7 @@ type Guard struct {
 	consumed       int64           // sum of all decreases of the free space
 	listedAt       time.Time       // when the machines were last listed
 	listedConsumed int64           // value of consumed at that time
+	outsideAt      time.Time       // when the agents' files outside of machines were last measured
 	warned         bool
 }
 
@@ -72,6 +77,7 @@ type use struct {
 	bytes      int64
 	initial    int64         // usage when the machine was started, or the minimum since
 	beforeLow  int64         // usage when the disk was last not low
+	outside    int64         // bytes of the agent outside of the machine when the disk was last not low
 	consumed   int64         // Guard.consumed at the last measurement
 	measuredAt time.Time     // time of the last measurement; zero if never measured
 	duration   time.Duration // duration of the last measurement
@@ -92,6 +98,7 @@ const (
 	measureEvery = 30 * time.Second       // maximum interval; needed because space that one machine frees can hide another's growth
 	measureSoon  = 2 * time.Second        // minimum interval if all measurements together are fast
 	measureShare = 4                      // minimum interval as a multiple of a measurement's duration
+	outsideTime  = 2 * time.Second        // timeout for measuring an agent's files outside of its machine
 	measureRest  = 50                     // like measureShare, when nothing requires a measurement
 )
 
@@ -272,7 +279,7 @@ func (g *Guard) running(ctx context.Context) (running []Holder, err error) {
 	for _, m := range all {
 		u := g.uses[m.ID()]
 		if u == nil { // a new machine starts at zero, since it may fill its disk quickly
-			u = &use{isOlder: g.uses == nil}
+			u = &use{isOlder: g.uses == nil, outside: g.outside(ctx, m.ID(), false)}
 		}
 		known[m.ID()] = u
 		if m.Running() {
@@ -332,9 +339,18 @@ func (g *Guard) measure(ctx context.Context, m Holder, low bool) bool {
 	u.initial = min(u.initial, n)
 	u.bytes, u.consumed, u.measuredAt, u.duration = n, g.consumed, start, time.Since(start)
 	if !low {
-		u.beforeLow = n
+		u.beforeLow, u.outside = n, g.outside(ctx, m.ID(), false)
 	}
 	return true
+}
+
+func (g *Guard) outside(ctx context.Context, id string, fresh bool) int64 {
+	if g.Outside == nil {
+		return 0
+	}
+	ctx, cancel := context.WithTimeout(ctx, outsideTime)
+	defer cancel()
+	return g.Outside(ctx, id, fresh)
 }
 
 // patience returns how long a machine may go unmeasured if nothing requires a
@@ -359,20 +375,21 @@ func (g *Guard) isOver(id string) bool {
 	return g.Limit > 0 && u.bytes > g.allowed(u)
 }
 
-// stopGreediest stops the machine that has grown most since the disk became
-// low. The machine must have grown by at least a quarter of the floor. If less
-// than that is free, any growth suffices.
+// stopGreediest stops the machine that has grown most since the disk became low. If no
+// machine has, it stops the machine of the agent whose other files have grown most. The
+// growth must be at least a quarter of the floor. If less than that is free, any growth
+// suffices.
 func (g *Guard) stopGreediest(ctx context.Context, running []Holder, free int64, full bool) bool {
 	least := g.floor / 4
 	if full || free < least {
 		least = 1
 	}
-	var greediest Holder
-	most := int64(0)
-	for _, m := range running {
-		if u := g.uses[m.ID()]; u.bytes-u.beforeLow >= max(least, most+1) {
-			greediest, most = m, u.bytes-u.beforeLow
-		}
+	what := "it"
+	greediest, most := g.mostGrown(running, least, func(m Holder, u *use) int64 { return u.bytes - u.beforeLow })
+	if greediest == nil && time.Since(g.outsideAt) >= measureSoon {
+		what = "its agent's artifacts and logs"
+		greediest, most = g.mostGrown(running, least, func(m Holder, u *use) int64 { return g.outside(ctx, m.ID(), true) - u.outside })
+		g.outsideAt = time.Now()
 	}
 	if greediest == nil {
 		if !g.warned {
@@ -381,11 +398,21 @@ func (g *Guard) stopGreediest(ctx context.Context, running []Holder, free int64,
 		}
 		return false
 	}
-	for _, u := range g.uses { // restart the count for all machines, so that no machine is blamed for earlier growth
-		u.beforeLow = u.bytes
+	for id, u := range g.uses { // restart the count for all machines, so that no machine is blamed for earlier growth
+		u.beforeLow, u.outside = u.bytes, g.outside(ctx, id, false)
 	}
-	return g.stop(ctx, greediest, fault.Exhausted("the machine was about to fill the server's disk: it used %d MiB more, and %d MiB are left", most>>20, free>>20).Named("disk_limit").
+	return g.stop(ctx, greediest, fault.Exhausted("the machine was about to fill the server's disk: %s used %d MiB more, and %d MiB are left", what, most>>20, free>>20).Named("disk_limit").
 		Hint("send a follow-up that asks to remove what is not needed, or delete the agent; machine.disk_bytes gives each machine a limit"))
+}
+
+// mostGrown returns the machine with the largest growth, or nil if all are below least.
+func (g *Guard) mostGrown(running []Holder, least int64, growth func(Holder, *use) int64) (greediest Holder, most int64) {
+	for _, m := range running {
+		if n := growth(m, g.uses[m.ID()]); n >= max(least, most+1) {
+			greediest, most = m, n
+		}
+	}
+	return greediest, most
 }
 
 func (g *Guard) stop(ctx context.Context, m Holder, why error) bool {

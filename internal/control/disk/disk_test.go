@@ -245,6 +245,41 @@ func testTheLastOfTheDisk(t *testing.T) {
 	}
 }
 
+// TestFilesOutsideOfMachines fills the disk by artifacts and logs of agents, which no
+// machine's disk contains. The agent whose files have grown since the disk became low is
+// blamed, and not one that had many before.
+func TestFilesOutsideOfMachines(t *testing.T) { synctest.Test(t, testFilesOutsideOfMachines) }
+
+func testFilesOutsideOfMachines(t *testing.T) {
+	h := newHost(t, 0)
+	files := map[string]int64{"old": 900 * mib}
+	last := maps.Clone(files)
+	h.Outside = func(_ context.Context, id string, fresh bool) int64 {
+		if fresh {
+			last[id] = files[id]
+		}
+		return last[id]
+	}
+	h.others = 300 * mib
+	for _, id := range []string{"old", "quiet", "writes"} {
+		h.write(id, mib)
+	}
+	for h.free > h.floor && len(h.stopped) == 0 {
+		time.Sleep(measureEvery)
+		h.others += 50 * mib
+		files["writes"] += 50 * mib
+		h.look(t.Context(), false)
+	}
+	if h.onlyStopped("writes"); len(h.stopped) > 0 && !strings.Contains(h.stopped["writes"].Error(), "artifacts and logs used 650 MiB more") {
+		t.Errorf("stopped because of %v", h.stopped["writes"])
+	}
+	// Other programs fill the rest: nobody else is stopped.
+	time.Sleep(measureEvery)
+	h.others += 20 * mib
+	h.look(t.Context(), false)
+	h.onlyStopped("writes")
+}
+
 func TestAStoreThatFindsNoRoom(t *testing.T) { synctest.Test(t, testAStoreThatFindsNoRoom) }
 
 func testAStoreThatFindsNoRoom(t *testing.T) {

@@ -250,6 +250,32 @@ func (l *Ledger) LastTotal(agentID string) (total Size, ok bool) {
 	return total, true
 }
 
+// Outside returns how many bytes of an agent's files are in folders outside of its
+// machine: its artifacts and its connection log. If fresh is true, it measures them;
+// otherwise it adds up the last measurements. It does not use the store, so it works
+// while the disk is full. What cannot be measured counts as before.
+func (l *Ledger) Outside(ctx context.Context, agentID string, fresh bool) (total int64) {
+	for _, s := range l.sources {
+		f, ok := s.(Folders)
+		if !ok || f.Store == nil {
+			continue
+		}
+		k := key{f.Of, agentID}
+		if fresh {
+			at := l.now()
+			if bytes, inodes, err := f.In.Usage(ctx, agentID); err == nil {
+				l.mu.Lock()
+				l.measured[k] = measurement{Measured: Measured{Size: Size{bytes, inodes}}, measuredAt: at, userID: l.measured[key{Journal, agentID}].userID}
+				l.mu.Unlock()
+			}
+		}
+		l.mu.Lock()
+		total += l.measured[k].Bytes
+		l.mu.Unlock()
+	}
+	return total
+}
+
 // Sum adds up rows.
 func Sum(rows []Row) (total Size) {
 	for _, r := range rows {

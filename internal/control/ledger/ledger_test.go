@@ -186,6 +186,42 @@ func TestJournalsAddUp(t *testing.T) {
 	}
 }
 
+// TestOutside checks that an agent's files outside of its machine are measured when
+// asked for, also while the store does not answer.
+func TestOutside(t *testing.T) {
+	logs, artifacts, mirrors, s := t.TempDir(), t.TempDir(), t.TempDir(), openStore(t)
+	write := func(dir, name string, n int) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), make([]byte, n), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(logs, "a", 1<<20)
+	write(mirrors, "a", 1<<20) // the server's
+	l := New(slog.New(slog.DiscardHandler), Folders{Of: Log, In: Dir(logs), Store: s}, Folders{Of: Artifacts, In: Dir(artifacts), Store: s}, Folders{Of: Mirror, In: Dir(mirrors)})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	check := func(fresh bool, want int64) {
+		t.Helper()
+		if got := l.Outside(t.Context(), "a", fresh); got != want {
+			t.Errorf("fresh %v: %d bytes, want %d", fresh, got, want)
+		}
+	}
+	check(false, 0)
+	check(true, 1<<20)
+	write(artifacts, "a", 2<<20)
+	check(false, 1<<20)
+	check(true, 3<<20)
+	check(false, 3<<20)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	write(artifacts, "a", 4<<20)
+	if got := l.Outside(gone, "a", true); got != 3<<20 {
+		t.Errorf("what cannot be measured: %d bytes", got)
+	}
+}
+
 // TestLayersBelongTo checks who owns the layers of each kind.
 func TestLayersBelongTo(t *testing.T) {
 	id := layer.NewID
