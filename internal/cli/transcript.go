@@ -210,12 +210,12 @@ func (t *Transcript) printRequest(q client.Approval) {
 		by = " of a subagent (" + q.Subagent + ")"
 	}
 	t.line(Yellow, "?", "asks", q.Tool+by+": "+q.Why, 0)
-	t.out.Line("    %s", strings.ReplaceAll(strings.TrimSpace(Clean(q.Subject)), "\n", "\n    "))
+	t.out.Line("    %s", strings.ReplaceAll(strings.TrimSpace(Exact(q.Subject)), "\n", "\n    "))
 	for _, line := range q.Lines() {
-		t.out.Line("      %s", Clean(line))
+		t.out.Line("      %s", Exact(line))
 	}
 	if q.Tool == client.PlanTool {
-		t.out.Line("\n    %s\n", strings.ReplaceAll(strings.TrimSpace(Clean(q.Change)), "\n", "\n    "))
+		t.out.Line("\n    %s\n", strings.ReplaceAll(strings.TrimSpace(Exact(q.Change)), "\n", "\n    "))
 	}
 	if t.out.wide > 0 {
 		return // the panel shows keys for answering

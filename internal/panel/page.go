@@ -99,7 +99,7 @@ func (m *Model) showDiff(msg diffRead) {
 		p.text = []string{"No changes."}
 	default:
 		p.text = nil
-		for line := range strings.Lines(cli.Clean(msg.diff.Diff)) {
+		for line := range strings.Lines(cli.Exact(msg.diff.Diff)) {
 			p.text = append(p.text, m.paint.DiffLine(tabbed(strings.TrimSuffix(line, "\n"))))
 		}
 	}
@@ -138,7 +138,7 @@ func (m *Model) questionRead(msg questionRead) {
 // questionPage returns a page with the whole request: the approver must see all
 // of it.
 func (m *Model) questionPage(q client.Approval) *page {
-	block := func(s string) []string { return strings.Split(tabbed(strings.TrimSpace(cli.Clean(s))), "\n") }
+	block := func(s string) []string { return strings.Split(tabbed(strings.TrimSpace(cli.Exact(s))), "\n") }
 	head := "The agent asks to use " + clean(q.Tool) + ":"
 	switch {
 	case len(q.Questions) > 0:
@@ -152,10 +152,10 @@ func (m *Model) questionPage(q client.Approval) *page {
 	}
 	text = append(text, "")
 	for _, line := range q.Lines() {
-		text = append(text, exact+tabbed(cli.Clean(line)))
+		text = append(text, exact+tabbed(cli.Exact(line)))
 	}
 	if q.Folder != "" {
-		text = append(text, m.paint.Style(cli.Dim, "Folder:"), exact+clean(q.Folder))
+		text = append(text, m.paint.Style(cli.Dim, "Folder:"), exact+cli.ExactLine(q.Folder))
 	}
 	for _, row := range [][2]string{{"A subagent asks", q.Subagent}, {"The agent says", q.Reason}, {"Asked because", q.Why}} {
 		if row[1] != "" {
@@ -165,7 +165,7 @@ func (m *Model) questionPage(q client.Approval) *page {
 	if len(q.Entries) > 0 {
 		text = append(text, m.paint.Style(cli.Dim, "Rules that Y adds for this agent and A for all your agents:"))
 		for _, rule := range q.Entries {
-			text = append(text, exact+clean(rule)) // never wrapped
+			text = append(text, exact+cli.ExactLine(rule)) // never wrapped
 		}
 	}
 	if q.Change != "" {

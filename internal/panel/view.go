@@ -80,7 +80,7 @@ func (m *Model) saying() string {
 		return m.paint.Style(cli.Red, "! ") + "Reconnecting; this may be out of date. " + clean(m.trouble.Message)
 	case m.page == nil && m.open != nil && m.asks(m.open.agentID) != nil:
 		q := m.asks(m.open.agentID)
-		return m.paint.Style(cli.Yellow, "? ") + clean(requestSummary(*q))
+		return m.paint.Style(cli.Yellow, "? ") + clean(cli.Exact(requestSummary(*q)))
 	case m.page == nil && m.open != nil && m.open.up > 0:
 		return m.paint.Style(cli.Dim, "G: jump to the newest")
 	}

@@ -74,12 +74,12 @@ func (a *app) showQuestion(q client.Approval) {
 		a.Out.Line("  %s: hidden, because the team does not show summaries in lists; see `aloft agent show %s`", cli.Line(q.Tool, 40), cli.Line(q.AgentID, 80))
 		return
 	}
-	a.Out.Line("  %s: %s", cli.Line(q.Tool, 40), strings.ReplaceAll(strings.TrimSpace(cli.Clean(q.Subject)), "\n", "\n    "))
+	a.Out.Line("  %s: %s", cli.Line(q.Tool, 40), strings.ReplaceAll(strings.TrimSpace(cli.Exact(q.Subject)), "\n", "\n    "))
 	for _, line := range q.Lines() {
-		a.Out.Line("    %s", cli.Clean(line))
+		a.Out.Line("    %s", cli.Exact(line))
 	}
 	if q.Folder != "" {
-		a.Out.Line("  %s %s", a.Out.Style(cli.Dim, "folder:"), cli.Line(q.Folder, 0))
+		a.Out.Line("  %s %s", a.Out.Style(cli.Dim, "folder:"), cli.ExactLine(q.Folder))
 	}
 	for _, row := range [][2]string{{"a subagent asks", q.Subagent}, {"the agent says", q.Reason}, {"asked because", q.Why}} {
 		if row[1] != "" {
@@ -89,7 +89,7 @@ func (a *app) showQuestion(q client.Approval) {
 	if len(q.Entries) > 0 {
 		a.Out.Line("  %s", a.Out.Style(cli.Dim, "rules that would allow this:"))
 		for _, rule := range q.Entries {
-			a.Out.Line("    %s", cli.Line(rule, 0)) // never truncated
+			a.Out.Line("    %s", cli.ExactLine(rule)) // never truncated
 		}
 	}
 	if q.Change != "" {
@@ -100,7 +100,7 @@ func (a *app) showQuestion(q client.Approval) {
 		case client.PullRequestTool:
 			words = "description:"
 		}
-		a.Out.Line("  %s\n    %s", a.Out.Style(cli.Dim, words), strings.ReplaceAll(strings.TrimRight(cli.Clean(q.Change), "\n"), "\n", "\n    "))
+		a.Out.Line("  %s\n    %s", a.Out.Style(cli.Dim, words), strings.ReplaceAll(strings.TrimRight(cli.Exact(q.Change), "\n"), "\n", "\n    "))
 	}
 	if q.Until != nil {
 		a.Out.Line("  %s %s", a.Out.Style(cli.Dim, "denied automatically at:"), q.Until.Local().Format(time.DateTime))

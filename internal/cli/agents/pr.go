@@ -118,7 +118,7 @@ func (a *app) showProposal(would, asked client.NewPullRequest) error {
 	}
 	a.Out.Line("%s", a.Out.Style(cli.Bold, cli.Line(would.Title, 0)))
 	a.Out.Line("%s", a.Out.Style(cli.Dim, cli.Line(would.RepoURL+", into "+would.Base, 0)))
-	a.Out.Line("\n%s", cli.Clean(would.Body))
+	a.Out.Line("\n%s", cli.Exact(would.Body))
 	return nil
 }
 

@@ -187,7 +187,7 @@ func (a *app) showFindings(found []client.Finding) {
 		if f.Suggestion != "" {
 			a.Out.Line("    Suggestion:")
 			for line := range strings.Lines(f.Suggestion) {
-				a.Out.Line("    + %s", strings.TrimRight(cli.Clean(line), "\n"))
+				a.Out.Line("    + %s", strings.TrimRight(cli.Exact(line), "\n"))
 			}
 		}
 		a.Out.Line("")

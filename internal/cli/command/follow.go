@@ -182,7 +182,7 @@ func (a *App) FollowStream(ctx context.Context, c *client.Client, agentID, runID
 
 // PrintColorDiff prints a diff in color.
 func (a *App) PrintColorDiff(diff string) {
-	for line := range strings.Lines(cli.Clean(diff)) {
+	for line := range strings.Lines(cli.Exact(diff)) {
 		a.Out.Line("%s", a.Out.DiffLine(strings.TrimSuffix(line, "\n")))
 	}
 }

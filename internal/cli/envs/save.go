@@ -191,7 +191,7 @@ to the current one, or by default from the previous version to the current one.`
 				case a.Out.JSON():
 					return a.Out.Value(v)
 				}
-				a.Out.Line("%s", cli.Clean(v.JSON))
+				a.Out.Line("%s", cli.Exact(v.JSON))
 				return nil
 			}
 			return &cli.Problem{Exit: cli.Failure, Code: "not_found", Message: "not among the newest 100 versions: " + cli.Line(args[1], 80),
@@ -218,7 +218,7 @@ func (a *app) showVersionDiff(ctx context.Context, c *client.Client, args []stri
 	case cli.IsTerminal(a.Stdout):
 		a.PrintColorDiff(d.Diff)
 	default:
-		a.Out.Text(cli.Clean(d.Diff))
+		a.Out.Text(cli.Exact(d.Diff))
 	}
 	return nil
 }

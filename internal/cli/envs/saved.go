@@ -58,7 +58,7 @@ func newEnvShowCommand(a *app) *cobra.Command {
 			if a.Out.JSON() {
 				return a.Out.Value(e)
 			}
-			a.Out.Line("%s", cli.Clean(e.JSON))
+			a.Out.Line("%s", cli.Exact(e.JSON))
 			return nil
 		},
 	}

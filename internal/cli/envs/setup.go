@@ -263,7 +263,7 @@ func (s *setUp) save(ctx context.Context) (bool, error) {
 
 func (s *setUp) show() {
 	s.Out.Line("")
-	s.Out.Text(cli.Clean(s.text))
+	s.Out.Text(cli.Exact(s.text))
 }
 
 // try tests the environment with a build.

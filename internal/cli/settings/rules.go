@@ -57,7 +57,7 @@ func newRulesShowCommand(a *app) *cobra.Command {
 				a.Out.Note("%s is not set.", cli.Line(rule.Name, 40))
 				return nil
 			}
-			a.Out.Text(strings.TrimRight(cli.Clean(rule.Text), "\n") + "\n")
+			a.Out.Text(strings.TrimRight(cli.Exact(rule.Text), "\n") + "\n")
 			return nil
 		},
 	}
