@@ -61,6 +61,9 @@ var Filters = []Filter{
 			{"clone", []Test{{Parts: []Part{{0, calls.Namespaces, nil}}, Refuse: true}}},
 			{"unshare", []Test{{Parts: []Part{{0, calls.Namespaces | newTime, nil}}, Refuse: true}}},
 			{"ioctl", []Test{{Parts: []Part{{1, all, []uint32{unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCCONS}}}, Refuse: true}}},
+			// A process may change its own limits, but not those of the same user's processes
+			// outside. Landlock does not prevent that.
+			{"prlimit64", []Test{{Parts: []Part{{0, all, nil}}, Refuse: true}}},
 			{"socketpair", []Test{{Parts: []Part{{0, all, []uint32{unix.AF_UNIX}}}}, {Refuse: true}}},
 			{"socket", sockets(calls.Sandbox)},
 		},
