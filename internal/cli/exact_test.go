@@ -13,13 +13,13 @@ import (
 func TestExact(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		"echo \x1b]0;; rm -rf ~ \a && true":     "echo ⟨U+001B⟩]0;; rm -rf ~ ⟨U+0007⟩ && true",
-		"a\x1b[8mb":                             "a⟨U+001B⟩[8mb",
-		"rm -rf /\rls":                          "rm -rf /⟨U+000D⟩ls",
-		"one\r\ntwo\n\tthree":                   "one\ntwo\n\tthree",
-		"rm\u202e -rf \u2066x":                  "rm⟨U+202E⟩ -rf ⟨U+2066⟩x",
+		"echo \x1b]0;; rm -rf ~ \a && true":       "echo ⟨U+001B⟩]0;; rm -rf ~ ⟨U+0007⟩ && true",
+		"a\x1b[8mb":                               "a⟨U+001B⟩[8mb",
+		"rm -rf /\rls":                            "rm -rf /⟨U+000D⟩ls",
+		"one\r\ntwo\n\tthree":                     "one\ntwo\n\tthree",
+		"rm\u202e -rf \u2066x":                    "rm⟨U+202E⟩ -rf ⟨U+2066⟩x",
 		"rm -rf /tm\u200bp\u00ad\U000e0041\u009b": "rm -rf /tm⟨U+200B⟩p⟨U+00AD⟩⟨U+E0041⟩⟨U+009B⟩",
-		"\xff":                                  "\ufffd",
+		"\xff": "\ufffd",
 	} {
 		if got := cli.Exact(in); got != want {
 			t.Errorf("%q is shown as %q, want %q", in, got, want)
