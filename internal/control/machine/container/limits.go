@@ -60,7 +60,7 @@ func (m *Machine) limitSocketMemory(h cgroup.Hierarchy) error {
 	if h.V2 || !h.Has("memory") {
 		return nil
 	}
-	limit, err := socketMemory()
+	limit, err := cgroup.SocketMemory()
 	if err != nil {
 		return err
 	}
@@ -74,19 +74,6 @@ func (m *Machine) limitSocketMemory(h cgroup.Hierarchy) error {
 		}
 	}
 	return nil
-}
-
-// socketMemory returns the limit of limitSocketMemory in bytes.
-func socketMemory() (int64, error) {
-	pages, err := os.ReadFile("/proc/sys/net/ipv4/tcp_mem")
-	if err != nil {
-		return 0, err
-	}
-	var low, pressure int64 // it has a third value, the maximum
-	if _, err := fmt.Sscan(string(pages), &low, &pressure); err != nil {
-		return 0, fmt.Errorf("tcp_mem %q: %w", pages, err)
-	}
-	return pressure * int64(os.Getpagesize()) / 8, nil
 }
 
 // plus adds limits. A limit that is unset in l stays unset.

@@ -50,7 +50,7 @@ func TestSocketMemoryIsBounded(t *testing.T) {
 	if !slices.ContainsFunc(all, func(h cgroup.Hierarchy) bool { return !h.V2 && h.Has("memory") }) {
 		return // version 2 counts sockets towards memory.max
 	}
-	limit, err := socketMemory()
+	limit, err := cgroup.SocketMemory()
 	if err != nil {
 		t.Fatal(err)
 	}
