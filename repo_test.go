@@ -174,7 +174,7 @@ var mayImport = map[string][]string{
 	"internal/control/store/postgres":                  {"NOUNS", "internal/control/store", "internal/control/store/table", "internal/control/store/table/query"},
 	"internal/control/store/postgres/postgrestest":     {"internal/need"},
 	"internal/control/store/sqlite":                    {"NOUNS", "internal/lockfile", "internal/control/store", "internal/control/store/table", "internal/control/store/table/query"},
-	"internal/control/dockerfile":                      {"internal/fault", "internal/lockfile", "internal/policy", "internal/control/image", "internal/control/image/registry"},
+	"internal/control/dockerfile":                      {"internal/fault", "internal/lockfile", "internal/policy", "internal/control/cgroup", "internal/control/image", "internal/control/image/registry"},
 	"internal/control/dockerfile/...":                  {"internal/fault", "internal/control/dockerfile"},
 	"internal/control/dockerfile/dockerfiletest":       {"internal/fault", "internal/policy", "internal/need", "internal/control/dockerfile", "internal/control/image", "internal/control/image/registry"},
 	"internal/control/image":                           {"internal/atomicfile", "internal/fault", "internal/lockfile", "internal/control/image/registry", "internal/control/image/unpack", "internal/control/trash"},

@@ -10,12 +10,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+
+	"aloft/internal/control/cgroup"
 )
 
 // Paths of a build's parts inside its [Cell].
@@ -115,6 +118,9 @@ func (c Cell) Run(ctx context.Context, script string, args []string, out func(li
 		return err
 	}
 	defer func() { err = errors.Join(err, removeCgroups(name)) }()
+	if err := limitSockets(name); err != nil {
+		return err
+	}
 	argv := []string{"unshare", "--mount", "--fork", "--pid", "--kill-child", "--mount-proc", "--", "sh", "-ec", cellScript, "sh",
 		root, at, c.Runtime, filepath.Join(bundle, "state"), bundle, name}
 	switch {
@@ -289,9 +295,43 @@ func (c Cell) spec(root, name string, args []string) specs.Spec {
 			Namespaces: []specs.LinuxNamespace{{Type: specs.MountNamespace}, {Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace}, {Type: specs.CgroupNamespace}, {Type: specs.UserNamespace}},
 			Seccomp: &specs.LinuxSeccomp{
 				DefaultAction: specs.ActAllow,
-				Syscalls:      []specs.LinuxSyscall{{Names: deniedCalls, Action: specs.ActErrno, ErrnoRet: &none}, noVsock()},
+				Syscalls:      append(noUserNamespaces(), specs.LinuxSyscall{Names: deniedCalls, Action: specs.ActErrno, ErrnoRet: &none}, noVsock()),
 			},
 		},
+	}
+}
+
+// limitSockets creates the build's cgroup v1 of memory with a limit for the
+// memory of sockets, which counts towards no other limit. The runtime, which has
+// no setting for it, uses the existing cgroup.
+func limitSockets(name string) error {
+	const root, file = "/sys/fs/cgroup/memory", "memory.kmem.tcp.limit_in_bytes"
+	if _, err := os.Stat(filepath.Join(root, file)); err != nil {
+		return nil //nolint:nilerr // cgroup v2, which counts it towards the memory limit, or a kernel without this limit
+	}
+	limit, err := cgroup.SocketMemory()
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(root, name)
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, file), []byte(strconv.FormatInt(limit, 10)), 0) // the file exists
+}
+
+// noUserNamespaces denies new user namespaces. In one, a step would have all
+// capabilities: it could reach the packet filter, and create network namespaces,
+// whose memory the kernel mostly counts towards no limit. The engines run
+// in the cell's namespace and need no other.
+func noUserNamespaces() []specs.LinuxSyscall {
+	not, absent := uint(unix.EPERM), uint(unix.ENOSYS)
+	flag := []specs.LinuxSeccompArg{{Index: 0, Value: unix.CLONE_NEWUSER, ValueTwo: unix.CLONE_NEWUSER, Op: specs.OpMaskedEqual}}
+	return []specs.LinuxSyscall{
+		{Names: []string{"clone", "unshare"}, Action: specs.ActErrno, ErrnoRet: &not, Args: flag},
+		// The flags of clone3 are in memory, where a filter cannot see them. Programs
+		// use clone instead.
+		{Names: []string{"clone3"}, Action: specs.ActErrno, ErrnoRet: &absent},
 	}
 }
 

@@ -1,10 +1,12 @@
 package dockerfiletest
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -119,6 +121,65 @@ func (b *bench) nobody(t *testing.T) {
 	if seen != 2 || !strings.Contains(out.String(), "as 0") {
 		t.Errorf("it has no user namespace:\n%s", out)
 	}
+}
+
+// namespaces checks that a step cannot create user namespaces. In one it would
+// have all capabilities, and with them the packet filter, and network namespaces
+// without end, whose memory counts towards no limit.
+func (b *bench) namespaces(t *testing.T) {
+	for _, flags := range []string{"-U", "-U -r -n", "-n"} {
+		text := base + "RUN busybox unshare " + flags + " busybox true && echo it is do''ne || echo it is ref''used\n"
+		_, out, err := b.build(t, dockerfile.Spec{Contents: text, NoCache: true})
+		if err != nil || strings.Contains(out.String(), "it is done") || !strings.Contains(out.String(), "it is refused") {
+			t.Errorf("unshare %s: %v\n%s", flags, err, out)
+		}
+	}
+}
+
+// socketMemory checks that the memory of a build's sockets is limited on cgroup
+// v1, which counts it towards no other limit.
+func (b *bench) socketMemory(t *testing.T) {
+	const root, file = "/sys/fs/cgroup/memory", "memory.kmem.tcp.limit_in_bytes"
+	if _, err := os.Stat(filepath.Join(root, file)); err != nil {
+		t.Skip("cgroup v1 has no limit for sockets here:", err)
+	}
+	mark := fmt.Sprintf("60.%d", os.Getpid())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	seen := ""
+	spec := dockerfile.Spec{Root: b.repo, Context: ".", Contents: base + "RUN echo it is he''re; busybox sleep " + mark + "\n", NoCache: true}
+	_, _, err := b.Build(ctx, spec, func(line string) {
+		if strings.Contains(line, "it is here") {
+			seen = limitOf(t, mark, root, file)
+			cancel()
+		}
+	})
+	if n, parseErr := strconv.ParseInt(seen, 10, 64); parseErr != nil || n > 1<<40 {
+		t.Errorf("the sockets of a build may have %q bytes: %v", seen, err)
+	}
+}
+
+// limitOf returns a limit of the cgroup of the process that sleeps for mark
+// seconds, or of its shell.
+func limitOf(t *testing.T, mark, root, file string) string {
+	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is valid
+	for _, path := range lines {
+		line, _ := os.ReadFile(path) // the process may have ended
+		if !strings.Contains(strings.ReplaceAll(string(line), "\x00", " "), "sleep "+mark) {
+			continue
+		}
+		cgroups, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cgroup"))
+		for l := range strings.Lines(string(cgroups)) {
+			if _, at, ok := strings.Cut(strings.TrimSpace(l), ":memory:"); ok {
+				limit, err := os.ReadFile(filepath.Join(root, at, file))
+				if err != nil {
+					t.Error(err)
+				}
+				return strings.TrimSpace(string(limit))
+			}
+		}
+	}
+	return ""
 }
 
 func (b *bench) limits(t *testing.T) {

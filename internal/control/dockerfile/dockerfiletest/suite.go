@@ -85,6 +85,8 @@ func Run(t *testing.T, engine dockerfile.Engine) {
 		t.Run("Escape", b.escape)
 		t.Run("Nobody", b.nobody)
 		t.Run("Limits", b.limits)
+		t.Run("Namespaces", b.namespaces)
+		t.Run("SocketMemory", b.socketMemory)
 		t.Run("Apart", b.apart)
 	}
 	t.Run("Network", b.network)
