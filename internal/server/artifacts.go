@@ -6,9 +6,6 @@ import (
 	"net/url"
 	"path/filepath"
 
-	_ "gocloud.dev/blob/fileblob" // supports file:// URLs
-	_ "gocloud.dev/blob/s3blob"   // supports s3:// URLs
-
 	"aloft/internal/control/artifact"
 )
 

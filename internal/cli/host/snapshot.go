@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"gocloud.dev/blob"
-	_ "gocloud.dev/blob/s3blob"
 
 	"aloft/internal/cli"
+	"aloft/internal/control/bucket"
 	"aloft/internal/control/layer"
 	"aloft/internal/control/machine/container"
 )
@@ -168,7 +168,7 @@ func (a *app) move(ctx context.Context, name string, do func(*layer.Store, *blob
 	if err != nil {
 		return err
 	}
-	b, err := blob.OpenBucket(ctx, address)
+	b, err := bucket.Open(ctx, address)
 	if err != nil {
 		return fmt.Errorf("open the bucket: %w", err)
 	}

@@ -27,8 +27,10 @@ import (
 	"gocloud.dev/blob"
 	"gocloud.dev/gcerrors"
 
+	"aloft/internal/control/bucket"
 	"aloft/internal/control/keylock"
 	"aloft/internal/fault"
+	"aloft/internal/text"
 )
 
 // Limits are the limits for one agent.
@@ -47,8 +49,15 @@ const (
 	maxPart = 255
 )
 
-// maxIndex is the maximum size of an index, in bytes.
-const maxIndex = 8 << 20
+// Limits of an index. 1,000 artifacts with long names have less than 2 MiB.
+const (
+	maxIndex  = 8 << 20 // bytes
+	maxValues = 50_000  // JSON values
+)
+
+// removeWithin is the timeout for removing the artifacts of an agent. A store could
+// list objects without end.
+const removeWithin = 15 * time.Minute
 
 // File is a stored artifact.
 type File struct {
@@ -69,14 +78,13 @@ type Store struct {
 	changing keylock.Locks[string] // by agent id, held while an agent's index changes
 }
 
-// Open opens the bucket at a URL: file:///folder, or another scheme whose
-// driver is linked into the program.
+// Open opens the bucket at a URL; see [bucket.Open].
 func Open(ctx context.Context, bucketURL string, limits Limits) (*Store, error) {
-	bucket, err := blob.OpenBucket(ctx, bucketURL)
+	opened, err := bucket.Open(ctx, bucketURL)
 	if err != nil {
 		return nil, fmt.Errorf("artifacts: %w", err)
 	}
-	return &Store{bucket: bucket, limits: limits}, nil
+	return &Store{bucket: opened, limits: limits}, nil
 }
 
 // FolderURL returns the URL for a bucket in a folder of this host, and creates
@@ -106,8 +114,15 @@ func (s *Store) List(ctx context.Context, agentID string) ([]File, error) {
 		return nil, fmt.Errorf("artifacts of %s: %w", agentID, err)
 	}
 	defer func() { _ = r.Close() }()
+	data, err := io.ReadAll(io.LimitReader(r, maxIndex+1))
+	if err == nil && !new(text.Meter).Count(data, maxIndex, maxValues) {
+		err = fmt.Errorf("the index has more than %d MiB or %d values", maxIndex>>20, maxValues)
+	}
 	var list []File
-	if err := json.NewDecoder(io.LimitReader(r, maxIndex)).Decode(&list); err != nil {
+	if err == nil {
+		err = json.Unmarshal(data, &list)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("artifacts of %s: %w", agentID, err)
 	}
 	return list, nil
@@ -141,6 +156,8 @@ func (s *Store) Remove(ctx context.Context, agentID string) error {
 		return err
 	}
 	defer unlock()
+	ctx, cancel := context.WithTimeout(ctx, removeWithin)
+	defer cancel()
 	// Delete the index first. If the server crashes afterwards, the remaining
 	// files are not artifacts.
 	err = s.bucket.Delete(ctx, indexKey(agentID))
@@ -149,7 +166,7 @@ func (s *Store) Remove(ctx context.Context, agentID string) error {
 	}
 	objects := s.bucket.List(&blob.ListOptions{Prefix: agentID + "/"})
 	for {
-		object, err := objects.Next(ctx)
+		object, err := bucket.Next(ctx, objects)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
