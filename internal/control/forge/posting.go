@@ -76,16 +76,21 @@ func (n NewReview) Check() error {
 
 // Text returns the body followed by the mark. It cuts the body so that the
 // result has at most the given number of bytes.
-func (n NewReview) Text(most int) string { return Cut(n.Body, most-len(n.Mark)-1) + "\n" + n.Mark }
+func (n NewReview) Text(most int) string { return Inert(n.Body, most-len(n.Mark)-1) + "
+" + n.Mark }
 
 // Text returns the text of the comment, then its suggestion as a code block of
-// the given kind, such as "suggestion", and then its mark.
+// the given kind, such as "suggestion", and then its mark. A suggestion that [Inert]
+// changes is a plain block, because hosts apply suggestions to the code.
 func (c LineComment) Text(kind string) string {
 	text := c.Body
 	if c.Suggestion != "" {
+		if HasCommand(c.Suggestion) {
+			kind = ""
+		}
 		text += "\n\n" + Fenced(kind, c.Suggestion)
 	}
-	return text + "\n" + c.Mark
+	return Inert(text, MaxBody) + "\n" + c.Mark
 }
 
 // Fenced returns a text as a Markdown code block. The text cannot end the

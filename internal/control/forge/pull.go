@@ -44,7 +44,7 @@ func (c Change) Texts(title func(string) string, body string, most int) map[stri
 		in["title"] = title(*c.Title)
 	}
 	if c.Body != nil {
-		in[body] = Cut(*c.Body, most)
+		in[body] = Inert(*c.Body, most)
 	}
 	return in
 }

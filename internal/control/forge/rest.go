@@ -54,7 +54,7 @@ type restComment struct {
 }
 
 func (v restComment) convert() Comment {
-	return Comment{ID: strconv.FormatInt(v.ID, 10), Author: v.User.login(), Body: Cut(v.Body, MaxBody), CreatedAt: v.CreatedAt, URL: Web(v.HTMLURL)}
+	return Comment{ID: strconv.FormatInt(v.ID, 10), Author: v.User.login(), Body: Cut(AsWritten(v.Body), MaxBody), CreatedAt: v.CreatedAt, URL: Web(v.HTMLURL)}
 }
 
 // RESTPath returns the path of a repository.
@@ -82,7 +82,7 @@ func (i REST) Issue(ctx context.Context, r Repo, number int) (Issue, error) {
 		return Issue{}, fault.NotFound("number %d of %s is a pull request, not an issue", number, r).Named(CodeNotFound).
 			Hint("read it as a pull request")
 	}
-	return Issue{Repo: r, Number: number, URL: Web(v.HTMLURL), Title: Line(v.Title, 500), Body: Cut(v.Body, MaxBody),
+	return Issue{Repo: r, Number: number, URL: Web(v.HTMLURL), Title: Line(v.Title, 500), Body: Cut(AsWritten(v.Body), MaxBody),
 		Author: v.User.login(), CreatedAt: v.CreatedAt}, nil
 }
 
@@ -125,7 +125,7 @@ func (i REST) Comment(ctx context.Context, r Repo, number int, body string) (Com
 
 func (i REST) comment(ctx context.Context, r Repo, number int, body string) (Comment, error) {
 	a := i.issues(r, strconv.Itoa(number), "comments")
-	a.Method, a.In = http.MethodPost, map[string]any{"body": Cut(body, i.MaxBody)}
+	a.Method, a.In = http.MethodPost, map[string]any{"body": Inert(body, i.MaxBody)}
 	v, err := Fetch[restComment](ctx, i.Wire, a)
 	if err != nil {
 		return Comment{}, err
@@ -139,7 +139,7 @@ func (i REST) EditComment(ctx context.Context, r Repo, _ Topic, id, body string)
 		return err
 	}
 	a := i.issues(r, "comments", id)
-	a.Method, a.In = http.MethodPatch, map[string]any{"body": Cut(body, i.MaxBody)}
+	a.Method, a.In = http.MethodPatch, map[string]any{"body": Inert(body, i.MaxBody)}
 	return i.Wire.Do(ctx, a)
 }
 

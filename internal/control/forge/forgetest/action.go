@@ -14,6 +14,15 @@ import (
 // executes as a command.
 var quickAction = regexp.MustCompile("(?ims)^```.+?\n```$|^/([a-z0-9_]+)(?: [^\n]*)?(?:\\s*\n|\\z)")
 
+// botCommand matches a mention that programs at GitHub and Gitea obey, also in code.
+var botCommand = regexp.MustCompile(`(?i)@(dependabot|mergifyio)\b`)
+
+// botCommands returns the commands that programs at a host find in a text: lines like
+// GitLab's quick actions, and mentions.
+func botCommands(text string) []string {
+	return append(quickActions(text), botCommand.FindAllString(text, -1)...)
+}
+
 // quickActions returns the names of the quick actions that GitLab finds in a text.
 func quickActions(text string) (names []string) {
 	for _, m := range quickAction.FindAllStringSubmatch(strings.ReplaceAll(text, "\r", ""), -1) {
@@ -26,13 +35,33 @@ func quickActions(text string) (names []string) {
 
 // act records the commands that the host executes because the body contains them.
 func (s *Server) act(body []byte) {
-	var texts struct{ Body, Description string }
-	if s.dialect.actions == nil || json.Unmarshal(body, &texts) != nil {
+	var v any
+	if json.Unmarshal(body, &v) != nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.actions = append(s.actions, append(s.dialect.actions(texts.Body), s.dialect.actions(texts.Description)...)...)
+	for _, text := range bodies(v) {
+		s.actions = append(s.actions, s.dialect.actions(text)...)
+	}
+}
+
+// bodies returns the bodies and descriptions at any depth of a request.
+func bodies(v any) (all []string) {
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			all = append(all, bodies(e)...)
+		}
+	case map[string]any:
+		for key, e := range v {
+			if text, ok := e.(string); ok && (key == "body" || key == "description") {
+				all = append(all, text)
+			}
+			all = append(all, bodies(e)...)
+		}
+	}
+	return all
 }
 
 // RunActions checks that no text from an agent makes the host execute a command
@@ -42,13 +71,14 @@ func RunActions(t *testing.T, server func(testing.TB) *Server, with func(testing
 	for name, text := range map[string]string{
 		"first line": "/merge", "last line": "Done.\n\n/approve", "with an argument": "Done.\n/target_branch main\nMore.", "capital letters": "x\n/Merge\n",
 		"after spaces": "x\n  /close", "joined by GitLab": "x\n/mer\rge\n", "after a return": "x\n\r/merge", "in code": "```\n/merge\n```", "in longer code": "````\na\n```\n/merge\n````",
+		"a bot": "@dependabot merge", "a bot in code": "```\n@Mergifyio queue\n```",
 		"in HTML": "<details>\n/merge\n</details>", "several": "/approve\n/merge\n/close",
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := server(t)
 			h := s.Host(t, func(t testing.TB, s *Server, token string) forge.Forge { return with(t, s, token) })
-			if len(quickActions(text)) == 0 && !strings.Contains(name, "code") && !strings.Contains(name, "spaces") {
-				t.Fatalf("GitLab would not execute %q", text)
+			if len(botCommands(text)) == 0 && !strings.Contains(name, "code") && !strings.Contains(name, "spaces") {
+				t.Fatalf("no host would execute %q", text)
 			}
 			commit := h.Push(t, "b")
 			p, err := h.Forge.Open(t.Context(), forge.NewPullRequest{Repo: h.Repo, Head: "b", Base: "main", Title: "/merge", Body: text})
@@ -83,7 +113,7 @@ func RunActions(t *testing.T, server func(testing.TB) *Server, with func(testing
 			if len(threads) == 0 {
 				t.Fatal("there are no threads")
 			}
-			if _, err := h.Forge.(forge.Reviewed).Reply(t.Context(), h.Repo, p.Number, threads[0].ID, text); err != nil {
+			if _, err := h.Forge.(forge.Reviewed).Reply(t.Context(), h.Repo, p.Number, threads[0].ID, text); err != nil && !s.dialect.noReply {
 				t.Error(err)
 			}
 			s.mu.Lock()

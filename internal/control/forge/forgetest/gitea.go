@@ -13,7 +13,7 @@ import (
 // same tests against Gitea itself.
 func NewGitea(t testing.TB) *Server {
 	return start(t, dialect{
-		path: "/api/v1", perPage: "limit", most: 50, routes: gitea, noReply: true,
+		path: "/api/v1", perPage: "limit", most: 50, routes: gitea, noReply: true, actions: botCommands,
 		token: func(h http.Header) string {
 			token, ok := strings.CutPrefix(h.Get("Authorization"), "token ")
 			if !ok {

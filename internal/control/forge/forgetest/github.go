@@ -12,7 +12,7 @@ import (
 // NewGitHub starts a server that behaves like GitHub.
 func NewGitHub(t testing.TB) *Server {
 	return start(t, dialect{
-		path: "", perPage: "per_page", most: 100, routes: gitHub,
+		path: "", perPage: "per_page", most: 100, routes: gitHub, actions: botCommands,
 		headers: map[string]string{"Accept": "application/vnd.github+json", "X-Github-Api-Version": "2022-11-28"},
 		token:   bearer,
 		refuse: func(status int, why string) any {

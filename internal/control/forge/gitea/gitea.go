@@ -69,7 +69,7 @@ type pull struct {
 
 func (v pull) convert(r forge.Repo) forge.PullRequest {
 	p := forge.PullRequest{
-		Repo: r, Number: v.Number, URL: forge.Web(v.HTMLURL), Body: forge.Cut(v.Body, forge.MaxBody),
+		Repo: r, Number: v.Number, URL: forge.Web(v.HTMLURL), Body: forge.Cut(forge.AsWritten(v.Body), forge.MaxBody),
 		Author: forge.Line(v.User.Login, 100), Head: forge.Line(cmp.Or(v.Head.Label, v.Head.Ref), 255), HeadCommit: forge.Hash(v.Head.SHA),
 		Base: forge.Line(cmp.Or(v.Base.Label, v.Base.Ref), 255), State: forge.Closed,
 	}
@@ -95,7 +95,7 @@ func (f *Forge) Open(ctx context.Context, n forge.NewPullRequest) (forge.PullReq
 		func() ([]forge.PullRequest, error) { return f.find(ctx, n.Repo, n.Head, "open") },
 		func() (forge.PullRequest, error) {
 			return f.pull(ctx, forge.Ask{Repo: n.Repo, Method: http.MethodPost, Path: forge.RESTPath(n.Repo, "pulls"), In: map[string]any{
-				"title": forge.Marked(draft, n.Title, n.Draft, maxTitle), "body": forge.Cut(n.Body, maxBody), "head": n.Head, "base": n.Base,
+				"title": forge.Marked(draft, n.Title, n.Draft, maxTitle), "body": forge.Inert(n.Body, maxBody), "head": n.Head, "base": n.Base,
 			}})
 		})
 }

@@ -15,6 +15,8 @@ func TestGitea(t *testing.T) {
 	forgetest.RunServer(t, forgetest.NewGitea, at)
 }
 
+func TestNoTextIsAnAction(t *testing.T) { forgetest.RunActions(t, forgetest.NewGitea, at) }
+
 func TestExamine(t *testing.T) {
 	lacks := func(scope string) forgetest.Answer {
 		return forgetest.Answer{Status: 403, Body: `{"message": "token does not have at least one of required scope(s), required=[` + scope + `]"}`}

@@ -121,7 +121,7 @@ type pull struct {
 
 func (v pull) convert(r forge.Repo) forge.PullRequest {
 	p := forge.PullRequest{
-		Repo: r, Number: v.Number, URL: forge.Web(v.HTMLURL), Title: forge.Line(v.Title, maxTitle*4), Body: forge.Cut(v.Body, forge.MaxBody),
+		Repo: r, Number: v.Number, URL: forge.Web(v.HTMLURL), Title: forge.Line(v.Title, maxTitle*4), Body: forge.Cut(forge.AsWritten(v.Body), forge.MaxBody),
 		Author: forge.Line(v.User.Login, 100), Head: forge.Line(v.Head.Ref, 255), HeadCommit: forge.Hash(v.Head.SHA),
 		Base: forge.Line(v.Base.Ref, 255), State: forge.Closed, Draft: v.Draft,
 	}
@@ -143,7 +143,7 @@ func (f *Forge) Open(ctx context.Context, n forge.NewPullRequest) (forge.PullReq
 		func() ([]forge.PullRequest, error) { return f.find(ctx, n.Repo, n.Head, "open") },
 		func() (forge.PullRequest, error) {
 			return f.pull(ctx, forge.Ask{Repo: n.Repo, Method: http.MethodPost, Path: forge.RESTPath(n.Repo, "pulls"), In: map[string]any{
-				"title": forge.Line(n.Title, maxTitle), "body": forge.Cut(n.Body, maxBody), "head": n.Head, "base": n.Base, "draft": n.Draft,
+				"title": forge.Line(n.Title, maxTitle), "body": forge.Inert(n.Body, maxBody), "head": n.Head, "base": n.Base, "draft": n.Draft,
 			}})
 		})
 }

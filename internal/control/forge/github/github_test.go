@@ -17,6 +17,8 @@ func TestGitHub(t *testing.T) {
 	forgetest.RunServer(t, forgetest.NewGitHub, at)
 }
 
+func TestNoTextIsAnAction(t *testing.T) { forgetest.RunActions(t, forgetest.NewGitHub, at) }
+
 func TestExamine(t *testing.T) {
 	scopes := func(list string) map[string]string { return map[string]string{"X-OAuth-Scopes": list} }
 	forgetest.RunExamine(t, forgetest.NewGitHub, at, map[string]forgetest.Examination{

@@ -39,7 +39,7 @@ type node struct {
 }
 
 func (v node) convert(path string, line int) forge.Comment {
-	c := forge.Comment{ID: "line-" + strconv.FormatInt(v.DatabaseID, 10), Body: forge.Cut(v.Body, forge.MaxBody),
+	c := forge.Comment{ID: "line-" + strconv.FormatInt(v.DatabaseID, 10), Body: forge.Cut(forge.AsWritten(v.Body), forge.MaxBody),
 		CreatedAt: v.CreatedAt, URL: forge.Web(v.URL), Path: path, Line: line}
 	if v.Author != nil {
 		c.Author = forge.Line(v.Author.Login, 100)
@@ -133,7 +133,7 @@ func (f *Forge) Reply(ctx context.Context, r forge.Repo, number int, threadID, b
 	var v struct {
 		AddPullRequestReviewThreadReply struct{ Comment node }
 	}
-	err := f.query(ctx, r, replyQuery, map[string]any{"id": threadID, "body": forge.Cut(body, maxBody)}, &v)
+	err := f.query(ctx, r, replyQuery, map[string]any{"id": threadID, "body": forge.Inert(body, maxBody)}, &v)
 	return v.AddPullRequestReviewThreadReply.Comment.convert("", 0), err
 }
 

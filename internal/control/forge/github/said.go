@@ -92,7 +92,7 @@ type comment struct {
 }
 
 func (v comment) convert(kind string) forge.Comment {
-	c := forge.Comment{ID: kind + strconv.FormatInt(v.ID, 10), Author: forge.Line(v.User.Login, 100), Body: forge.Cut(v.Body, forge.MaxBody),
+	c := forge.Comment{ID: kind + strconv.FormatInt(v.ID, 10), Author: forge.Line(v.User.Login, 100), Body: forge.Cut(forge.AsWritten(v.Body), forge.MaxBody),
 		CreatedAt: v.CreatedAt, URL: forge.Web(v.HTMLURL), Path: forge.Line(v.Path, 1000), Line: v.Line}
 	if c.CreatedAt.IsZero() {
 		c.CreatedAt = v.SubmittedAt

@@ -105,7 +105,7 @@ type mergeRequest struct {
 func (v mergeRequest) convert(r forge.Repo) forge.PullRequest {
 	title, marked := forge.Unmarked(forge.Line(v.Title, maxTitle*4))
 	p := forge.PullRequest{
-		Repo: r, Number: v.IID, URL: forge.Web(v.WebURL), Title: title, Body: forge.Cut(asWritten(v.Description), forge.MaxBody),
+		Repo: r, Number: v.IID, URL: forge.Web(v.WebURL), Title: title, Body: forge.Cut(forge.AsWritten(v.Description), forge.MaxBody),
 		Author: forge.Line(v.Author.Username, 100), Head: forge.Line(v.SourceBranch, 255), HeadCommit: forge.Hash(v.SHA),
 		Base: forge.Line(v.TargetBranch, 255), State: forge.Open, Draft: marked,
 	}
@@ -130,7 +130,7 @@ func (f *Forge) Open(ctx context.Context, n forge.NewPullRequest) (forge.PullReq
 		func() ([]forge.PullRequest, error) { return f.find(ctx, n.Repo, n.Head, "opened") },
 		func() (forge.PullRequest, error) {
 			p, _, err := f.merge(ctx, forge.Ask{Repo: n.Repo, Method: http.MethodPost, Path: path(n.Repo, "merge_requests"), In: map[string]any{
-				"title": forge.Marked(draft, n.Title, n.Draft, maxTitle), "description": inert(n.Body),
+				"title": forge.Marked(draft, n.Title, n.Draft, maxTitle), "description": forge.Inert(n.Body, maxBody),
 				"source_branch": n.Head, "target_branch": n.Base,
 			}})
 			return p, err
@@ -148,7 +148,7 @@ func (f *Forge) Update(ctx context.Context, r forge.Repo, number int, c forge.Ch
 	}
 	in := c.Texts(func(title string) string { return forge.Marked(draft, title, p.Draft, maxTitle) }, "description", maxBody)
 	if c.Body != nil {
-		in["description"] = inert(*c.Body)
+		in["description"] = forge.Inert(*c.Body, maxBody)
 	}
 	if c.State != nil && *c.State != p.State {
 		if p.State == forge.Merged {

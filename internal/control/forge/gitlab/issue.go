@@ -58,7 +58,7 @@ func (f *Forge) EditComment(ctx context.Context, r forge.Repo, on forge.Topic, i
 	if on.Issue {
 		a = issueAsk(r, on.Number, "notes", id)
 	}
-	a.Method, a.In = http.MethodPut, map[string]any{"body": inert(body)}
+	a.Method, a.In = http.MethodPut, map[string]any{"body": forge.Inert(body, maxBody)}
 	return f.wire.Do(ctx, a)
 }
 

@@ -95,16 +95,13 @@ func (f *Forge) discuss(ctx context.Context, r forge.Repo, number int, at versio
 	a := mergeRequestAsk(r, number, "discussions")
 	a.Method = http.MethodPost
 	kind := fmt.Sprintf("suggestion:-%d+0", c.Line-c.StartLine)
-	if hasActions(c.Suggestion) {
-		kind = "" // as a suggestion, it would add the backslashes of inert to the file
-	}
-	a.In = map[string]any{"body": inert(c.Text(kind)), "position": position}
+	a.In = map[string]any{"body": forge.Inert(c.Text(kind), maxBody), "position": position}
 	err := f.wire.Do(ctx, a)
 	if fault.Of(err).Code != forge.CodeRefused || err == nil {
 		return err
 	}
 	c.Body = fmt.Sprintf("`%s`, lines %d to %d:\n\n%s", strings.ReplaceAll(forge.Line(c.Path, 1000), "`", "'"), c.StartLine, c.Line, c.Body)
-	a.In = map[string]any{"body": inert(c.Text(""))}
+	a.In = map[string]any{"body": forge.Inert(c.Text(""), maxBody)}
 	return f.wire.Do(ctx, a)
 }
 

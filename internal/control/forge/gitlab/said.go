@@ -90,7 +90,7 @@ type position struct {
 }
 
 func (v note) convert(pull string) forge.Comment {
-	c := forge.Comment{ID: strconv.FormatInt(v.ID, 10), Author: forge.Line(v.Author.Username, 100), Body: forge.Cut(asWritten(v.Body), forge.MaxBody), CreatedAt: v.CreatedAt}
+	c := forge.Comment{ID: strconv.FormatInt(v.ID, 10), Author: forge.Line(v.Author.Username, 100), Body: forge.Cut(forge.AsWritten(v.Body), forge.MaxBody), CreatedAt: v.CreatedAt}
 	if pull != "" {
 		c.URL = fmt.Sprintf("%s#note_%d", pull, v.ID)
 	}
@@ -120,7 +120,7 @@ var newestFirst = url.Values{"sort": {"desc"}, "order_by": {"created_at"}, "per_
 
 // addNote adds a note, and returns it with a link to it on the page at url.
 func (f *Forge) addNote(ctx context.Context, a forge.Ask, url, body string) (forge.Comment, error) {
-	a.Method, a.In = http.MethodPost, map[string]any{"body": inert(body)}
+	a.Method, a.In = http.MethodPost, map[string]any{"body": forge.Inert(body, maxBody)}
 	v, err := forge.Fetch[note](ctx, f.wire, a)
 	if err != nil {
 		return forge.Comment{}, err
