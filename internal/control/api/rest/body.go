@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"aloft/internal/fault"
+	"aloft/internal/text"
 )
 
 // ReadBody decodes the request's JSON into v. It ignores unknown fields,
@@ -41,8 +42,15 @@ func WholeBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")), nil // some clients send a byte order mark
 }
 
+// maxValues is the maximum number of JSON values of a body. A decoded value may take
+// hundreds of times the memory of its JSON.
+const maxValues = 50_000
+
 // Decode is like [json.Unmarshal], but its errors name the field or position.
 func Decode(data []byte, v any) error {
+	if !new(text.Meter).Count(data, 0, maxValues) {
+		return fault.Invalid("the body has more than %d JSON values", maxValues).Named(CodeTooLong)
+	}
 	if len(bytes.TrimSpace(data)) == 0 {
 		return fault.Invalid("the body is empty; it must be a JSON object").Named("missing_body")
 	}
