@@ -14,6 +14,7 @@ import (
 	"aloft/internal/control/model"
 	"aloft/internal/conversation"
 	"aloft/internal/redact"
+	"aloft/internal/text"
 )
 
 // Reply identifies the reply that is being written.
@@ -89,7 +90,7 @@ func Adopt(blocks []conversation.Block, prefix string) {
 		var object map[string]json.RawMessage
 		if len(c.Args) == 0 {
 			c.Args = json.RawMessage("{}")
-		} else if json.Unmarshal(c.Args, &object) != nil || object == nil {
+		} else if !new(text.Meter).Count(c.Args, 0, maxValues) || json.Unmarshal(c.Args, &object) != nil || object == nil {
 			c.Args, _ = json.Marshal(map[string]string{notJSON: strings.ToValidUTF8(string(c.Args), "�")}) // marshaling a string cannot fail
 		}
 	}
@@ -98,6 +99,10 @@ func Adopt(blocks []conversation.Block, prefix string) {
 // CallID returns the id of the call in a reply's n-th block, from 0.
 func CallID(prefix string, n int) string { return fmt.Sprintf("%s_%d", prefix, n) }
 
+// maxValues is the maximum number of JSON values in the arguments of a call. In a
+// provider's stream the arguments are a string, whose values are not counted.
+const maxValues = 50_000
+
 // unknownTool replaces a name that is not valid for a tool.
 const unknownTool = "unknown"
 
@@ -105,5 +110,5 @@ const unknownTool = "unknown"
 const notJSON = "not_json"
 
 // NotObject reports whether the model's arguments of an adopted call were not a
-// JSON object.
+// JSON object, or an object with too many values.
 func NotObject(args json.RawMessage) bool { return bytes.HasPrefix(args, []byte(`{"`+notJSON+`":`)) }
