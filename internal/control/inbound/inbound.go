@@ -27,6 +27,7 @@ import (
 	"aloft/internal/control/forge"
 	"aloft/internal/control/store"
 	"aloft/internal/fault"
+	"aloft/internal/text"
 )
 
 // Codes of rejected webhook deliveries.
@@ -268,12 +269,19 @@ func printable(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r > unicode.MaxASCII || !unicode.IsPrint(r) })
 }
 
+// maxValues is the maximum number of JSON values of an event. The largest events of
+// forges list up to 2,048 commits.
+const maxValues = 100_000
+
 // parse returns the change that a stored event reports. If the event needs no
 // action, the error is an [Ignored].
 func (i *Inbox) parse(e store.InboundEvent) (Change, error) {
 	at := slices.IndexFunc(i.Connections, func(c Connection) bool { return c.Source == e.Source && c.Name == e.Connection })
 	if at < 0 {
 		return Change{}, ignore("the connection %s is no longer configured", e.Connection)
+	}
+	if !new(text.Meter).Count(e.Body, 0, maxValues) {
+		return Change{}, malformed{fmt.Errorf("it has more than %d JSON values", maxValues)}
 	}
 	p, err := sources[e.Source].parse(e.Kind, e.Body)
 	if err != nil {

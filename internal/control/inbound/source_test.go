@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"aloft/internal/control/store"
 )
 
 // example is one of GitHub's published events. GitHub's own library has signed
@@ -154,6 +156,15 @@ func TestParse(t *testing.T) {
 }
 
 // The JavaScript library standardwebhooks 1.1.1 has computed these values.
+// An event of 3 MiB must not decode to hundreds of MiB.
+func TestEventOfManyValues(t *testing.T) {
+	i := NewInbox(Config{Connections: []Connection{{Source: "github", Name: "x", Host: "github.com"}}})
+	_, err := i.parse(store.InboundEvent{Source: "github", Connection: "x", Kind: "push", Body: []byte(`{"commits":[` + strings.Repeat("{},", 1<<20) + "{}]}")})
+	if err == nil || !strings.Contains(err.Error(), "JSON values") {
+		t.Errorf("error is %v", err)
+	}
+}
+
 func TestStandardWebhooks(t *testing.T) {
 	const secret, body = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", `{"repository":"acme/widget","pullRequest":7}`
 	const good = "v1,m4KU9LkElyInqedg8MYjeGYrKcnT0gSJNpHVwmLini8="
