@@ -85,7 +85,7 @@ var mayImport = map[string][]string{
 	// control/execclient.
 	"internal/control/outbound":                        {"NOUNS"},
 	"internal/control/mcp":                             {"NOUNS", "internal/control/keylock", "internal/control/outbound"},
-	"internal/control/websearch":                       {},
+	"internal/control/websearch":                       {"internal/text"},
 	"internal/control/embed":                           {"internal/control/model"},
 	"internal/control/signin":                          {"NOUNS", "internal/control/store"},
 	"internal/control/oauthtest":                       {},

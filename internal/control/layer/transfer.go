@@ -21,6 +21,7 @@ import (
 	"gocloud.dev/gcerrors"
 
 	"aloft/internal/fault"
+	"aloft/internal/text"
 )
 
 // A snapshot in a bucket is an OCI manifest, snapshots/ID.json, that lists the
@@ -32,6 +33,7 @@ const (
 	configType   = "application/vnd.oci.image.config.v1+json"
 	layerType    = "application/vnd.oci.image.layer.v1.tar+zstd"
 	maxDocument  = 8 << 20 // of a manifest or configuration, in bytes
+	maxValues    = 50_000  // JSON values of a manifest or configuration
 )
 
 type manifest struct {
@@ -344,6 +346,9 @@ func document(ctx context.Context, from *blob.Bucket, key string) ([]byte, error
 	data, err := io.ReadAll(io.LimitReader(r, maxDocument+1))
 	if err == nil && len(data) > maxDocument {
 		err = fmt.Errorf("%s is larger than %d MiB", key, maxDocument>>20)
+	}
+	if err == nil && !new(text.Meter).Count(data, 0, maxValues) {
+		err = fmt.Errorf("%s has more than %d JSON values", key, maxValues)
 	}
 	return data, err
 }

@@ -20,15 +20,18 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"aloft/internal/text"
 )
 
 // Limits of one search. MaxQuery is the smallest limit of the providers.
 const (
 	MaxQuery   = 400 // characters
 	maxResults = 10
-	maxTitle   = 200  // characters
-	maxURL     = 2000 // bytes; results with longer URLs are dropped
-	maxSnippet = 600  // characters
+	maxTitle   = 200    // characters
+	maxURL     = 2000   // bytes; results with longer URLs are dropped
+	maxSnippet = 600    // characters
+	maxValues  = 50_000 // JSON values of a response
 	maxBody    = 4 << 20
 	within     = 30 * time.Second
 	maxWait    = 10 * time.Second // maximum wait for a rate limit
@@ -168,6 +171,8 @@ func (e *Engine) send(ctx context.Context, query string) (response, error) {
 		return response{}, e.unreachable(ctx, err)
 	case len(body) > maxBody:
 		return response{}, fmt.Errorf("%s sent more than %d MiB", e.config.Provider, maxBody>>20)
+	case !new(text.Meter).Count(body, 0, maxValues):
+		return response{}, fmt.Errorf("%s sent more than %d JSON values", e.config.Provider, maxValues)
 	}
 	return response{resp.StatusCode, resp.Header, body}, nil
 }

@@ -251,6 +251,16 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// A response of 3 MiB must not decode to hundreds of MiB.
+func TestManyValues(t *testing.T) {
+	e, _ := provider(t, "searxng", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"results":[`+strings.Repeat("{},", 1<<20)+"{}]}")
+	})
+	if _, err := e.Search(t.Context(), "q"); err == nil || !strings.Contains(err.Error(), "more than 50000 JSON values") {
+		t.Errorf("error is %v", err)
+	}
+}
+
 func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		config Config
