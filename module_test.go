@@ -67,7 +67,7 @@ func importedByPrograms(t *testing.T) (theirs []string) {
 // TestDeepJSONIsRefused checks that no package passes hujson a text that nests without a
 // limit: hujson recurses, and a stack overflow ends the process.
 func TestDeepJSONIsRefused(t *testing.T) {
-	limits := map[string]string{ // what the file calls first, unless it is text.Deep
+	limits := map[string]string{ // what the file calls first, unless it is text.CheckJSON
 		"internal/environment/script.go":  "readJSONC(",
 		"internal/guest/notebook/scan.go": "json.Valid(", // which limits the nesting to 10,000
 		"internal/policy/permit/add.go":   "Parse(\"permissions.json\"",
@@ -78,7 +78,7 @@ func TestDeepJSONIsRefused(t *testing.T) {
 		}
 		limit, ok := limits[file]
 		if !ok {
-			limit = "text.Deep("
+			limit = "text.CheckJSON("
 		}
 		source := read(t, file)
 		parses := strings.Index(source, "hujson.Parse(")

@@ -96,7 +96,7 @@ func Admit(s Server, instructions string, tools []Tool) Listing {
 
 // schema returns a schema in compact form and without invisible characters.
 func schema(raw json.RawMessage) json.RawMessage {
-	if len(raw) > 4*MaxSchema || !json.Valid(raw) || text.Deep(raw, text.MaxNesting) {
+	if len(raw) > 4*MaxSchema || !json.Valid(raw) || text.CheckJSON(raw) != nil {
 		return anything
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))

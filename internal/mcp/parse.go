@@ -87,8 +87,8 @@ func (r *reader) open() (hujson.Value, bool) {
 		r.wrong(0, "", "save the file as UTF-8", "the file is not valid UTF-8")
 	case len(bytes.TrimSpace(r.data)) == 0:
 		r.wrong(0, "", "write {} or remove the file", "the file is empty")
-	case text.Deep(r.data, text.MaxNesting):
-		r.wrong(0, "", `write {"mcpServers": {…}}`, "values are nested more than %d deep", text.MaxNesting)
+	case text.CheckJSON(r.data) != nil:
+		r.wrong(0, "", `write {"mcpServers": {…}}`, "%v", text.CheckJSON(r.data))
 	default:
 		v, err := hujson.Parse(slices.Clone(r.data))
 		if err != nil {

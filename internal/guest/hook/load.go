@@ -167,8 +167,8 @@ func (s *Set) append(file string, event hook.Event, e entry, claude bool) {
 }
 
 func (s *Set) decode(file string, data []byte, to any) bool {
-	if text.Deep(data, text.MaxNesting) {
-		s.warn("%s: values are nested more than %d deep", file, text.MaxNesting)
+	if err := text.CheckJSON(data); err != nil {
+		s.warn("%s: %v", file, err)
 		return false
 	}
 	plain, err := hujson.Standardize(slices.Clone(bytes.TrimPrefix(data, []byte("\ufeff"))))

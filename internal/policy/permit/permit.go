@@ -46,8 +46,8 @@ func Parse(file string, data []byte) (Permissions, error) {
 	if len(strings.TrimSpace(string(data))) == 0 {
 		return p, nil
 	}
-	if text.Deep(data, text.MaxNesting) {
-		return p, fmt.Errorf("%s: values are nested more than %d deep", file, text.MaxNesting)
+	if err := text.CheckJSON(data); err != nil {
+		return p, fmt.Errorf("%s: %w", file, err)
 	}
 	plain, err := hujson.Standardize(slices.Clone(data))
 	if err != nil {

@@ -39,7 +39,7 @@ func TestParseRefuses(t *testing.T) {
 	for in, word := range map[string]string{
 		`[]`: "the file", `{"terminalAllowlist": "ls"}`: "terminalAllowlist", `{"mcpAllowlist": [1]}`: "mcpAllowlist",
 		`{"autoRun": []}`: "autoRun", `{"autoRun": {"block_instructions": "x"}}`: "autoRun.block_instructions", `{`: "permissions.json",
-		strings.Repeat(" ", MaxFile+1): "longer", strings.Repeat("[", MaxFile): "nested",
+		strings.Repeat(" ", MaxFile+1): "longer", strings.Repeat("[", MaxFile): "nested", `{"x":[` + strings.Repeat("{},", MaxFile/4) + "]}": "values",
 		`{"terminalAllowlist": ["a"` + strings.Repeat(`,"a"`, maxEntries) + "]}": "at most 1000",
 	} {
 		p, err := Parse("permissions.json", []byte(in))

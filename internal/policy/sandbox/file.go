@@ -52,8 +52,8 @@ const maxEntries = 10_000
 // Parse parses a sandbox.json, which may contain comments and trailing commas.
 // The error names the invalid key and the valid values.
 func Parse(file []byte) (*Layer, error) {
-	if text.Deep(file, text.MaxNesting) {
-		return nil, fmt.Errorf("values are nested more than %d deep", text.MaxNesting)
+	if err := text.CheckJSON(file); err != nil {
+		return nil, err
 	}
 	plain, err := hujson.Standardize(file)
 	if err != nil {

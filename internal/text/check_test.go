@@ -6,24 +6,31 @@ import (
 	"github.com/tailscale/hujson"
 )
 
-func TestDeep(t *testing.T) {
+func TestCheckJSON(t *testing.T) {
 	for text, deep := range map[string]bool{
 		``: false, `[[[1]]]`: false, `[[[[1]]]]`: true, `{"a":{"b":[{}]}}`: true, `[[[`: false, `[[[[`: true,
 		`["[[[[\"[["]`: false, `["\\",[[[1]]]]`: true, "// [[[[\n[1]": false, `/* [[[[ */ [[1]]`: false, `[/**/[/**/[/**/[`: true,
 		`/* [[[[`: false, `[],[],[],[],[]`: false, "[//\n[//\n[//\n[": true, `{[[[[`: true, `[1,[2,[3,[],],],]`: true,
 	} {
-		if Deep([]byte(text), 3) != deep {
-			t.Errorf("%q: deep is not %v", text, deep)
+		if err := checkJSON([]byte(text), 3, 100); (err != nil) != deep {
+			t.Errorf("%q: error is %v, want one: %v", text, err, deep)
+		}
+	}
+	for text, many := range map[string]bool{
+		`[1,2,3,4,5]`: false, `[1,2,3,4,5,6]`: true, `[{},{},{}]`: true, `[{},{}]`: false, `["{},{},{},{}"]`: false, `[/*"*/{},{},{},{}]`: true, "[// {},{},{},{},\n]": false,
+	} {
+		if err := checkJSON([]byte(text), 3, 5); (err != nil) != many {
+			t.Errorf("%q: error is %v, want one: %v", text, err, many)
 		}
 	}
 }
 
-// FuzzDeep checks that hujson does not recurse deeper than Deep says.
-func FuzzDeep(f *testing.F) {
+// FuzzCheckJSON checks that hujson does not recurse deeper than checkJSON allows.
+func FuzzCheckJSON(f *testing.F) {
 	f.Add(`{"a":[1,"\"[",{}],/* [ */"b":[[]]}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		v, err := hujson.Parse([]byte(text))
-		if err != nil || Deep([]byte(text), 3) {
+		if err != nil || checkJSON([]byte(text), 3, 1000) != nil {
 			return
 		}
 		if n := levels(v); n > 3 {
