@@ -27,6 +27,7 @@ const (
 	maxAnswer      = 16 << 20 // bytes; more than a hundred pull requests with bodies of maximum length take
 	maxValues      = 200_000  // JSON values of a response; a hundred pull requests have less than 100,000
 	maxErrorBody   = 64 << 10
+	maxHeader      = 256 << 10 // bytes; the default of net/http is 10 MiB
 	maxRedirects   = 3
 	maxPages       = 10
 	maxWholePages  = 200 // maximum number of pages of a list that is useful only if complete
@@ -38,6 +39,7 @@ var transport = sync.OnceValue(func() http.RoundTripper {
 	t.DialContext = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext
 	t.TLSHandshakeTimeout = 2 * dialTimeout
 	t.MaxIdleConnsPerHost = 8
+	t.MaxResponseHeaderBytes = maxHeader
 	return t
 })
 

@@ -264,3 +264,13 @@ func TestManyValues(t *testing.T) {
 		t.Errorf("%d elements, error %v", len(out), err)
 	}
 }
+
+func TestHeadersAreBounded(t *testing.T) {
+	w, r := wire(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X", strings.Repeat("x", 1<<20))
+		_, _ = io.WriteString(w, "{}")
+	})
+	if err := w.Do(t.Context(), forge.Ask{Repo: r, Path: []string{"x"}}); fault.Of(err).Code != forge.CodeUnreachable {
+		t.Errorf("error is %v", err)
+	}
+}

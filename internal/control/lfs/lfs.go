@@ -42,8 +42,9 @@ const (
 
 // Limits for a server's replies.
 const (
-	maxAnswer    = 8 << 20 // bytes of a batch reply
-	maxValues    = 50_000  // JSON values of a batch reply
+	maxAnswer    = 8 << 20   // bytes of a batch reply
+	maxValues    = 50_000    // JSON values of a batch reply
+	maxHeader    = 256 << 10 // bytes; the default of net/http is 10 MiB
 	maxRedirects = 5
 )
 
@@ -303,7 +304,7 @@ func (c *Client) client(of server) *http.Client {
 			return d.DialContext(ctx, network, addr)
 		},
 		ResponseHeaderTimeout: time.Minute, TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: time.Minute,
-		MaxIdleConnsPerHost: 4, DisableCompression: true,
+		MaxIdleConnsPerHost: 4, DisableCompression: true, MaxResponseHeaderBytes: maxHeader,
 	}
 	made := &http.Client{Transport: t, CheckRedirect: func(to *http.Request, via []*http.Request) error {
 		if len(via) > maxRedirects {

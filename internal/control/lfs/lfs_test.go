@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"aloft/internal/fault"
 )
 
 // A batch reply of 3 MiB must not decode to hundreds of MiB.
@@ -45,5 +47,17 @@ func TestRedirectCarriesNoCredential(t *testing.T) {
 	defer own.Close()
 	if _, err := New(nil, nil).Batch(t.Context(), Remote{Endpoint: own.URL + "/o/r.git/info/lfs", Username: "aloft", Token: "secret", Named: true}, "download", nil); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestHeadersAreBounded(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X", strings.Repeat("x", 1<<20))
+		_, _ = io.WriteString(w, `{"objects":[]}`)
+	}))
+	defer s.Close()
+	_, err := New(nil, nil).Batch(t.Context(), Remote{Endpoint: s.URL + "/o/r.git/info/lfs", Named: true}, "download", nil)
+	if fault.Of(err).Code != CodeUnreachable {
+		t.Errorf("error is %v", err)
 	}
 }

@@ -30,6 +30,7 @@ const (
 	maxEvent      = 8 << 20         // bytes of one event: the last event of the Responses API repeats the reply, its instructions and its tools
 	maxValues     = 64 << 10        // JSON values of one event, since an SDK may allocate a KiB for "{}"; arguments, which are strings, are one value
 	maxErrorBody  = 64 << 10        // bytes read of an error response
+	maxHeader     = 256 << 10       // bytes; the default of net/http is 10 MiB
 )
 
 // transport is shared by all providers without their own client.
@@ -38,6 +39,7 @@ var transport = sync.OnceValue(func() *http.Transport {
 	t.DialContext = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext
 	t.TLSHandshakeTimeout = 2 * dialTimeout
 	t.ResponseHeaderTimeout = headerTimeout
+	t.MaxResponseHeaderBytes = maxHeader
 	t.MaxIdleConnsPerHost = 32
 	t.WriteBufferSize = 64 << 10 // a long conversation is hundreds of KiB of short pieces
 	return t

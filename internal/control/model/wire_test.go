@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -100,5 +101,16 @@ func TestTheKeyIsInNoError(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		}
+	}
+}
+
+func TestHeadersAreBounded(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X", strings.Repeat("x", 1<<20))
+	}))
+	defer s.Close()
+	if res, err := NewWire(nil, "secret").Client.Get(s.URL); err == nil {
+		_ = res.Body.Close()
+		t.Error("a header of 1 MiB was accepted")
 	}
 }
