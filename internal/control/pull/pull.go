@@ -474,7 +474,7 @@ func (d *Desk) change(ctx context.Context, f forge.Forge, r forge.Repo, a agent.
 
 // isSameBody compares bodies, ignoring differences that a host may introduce.
 func isSameBody(a, b string) bool {
-	plain := func(s string) string { return strings.TrimSpace(strings.ReplaceAll(s, "\r\n", "\n")) }
+	plain := func(s string) string { return forge.AsWritten(strings.TrimSpace(strings.ReplaceAll(s, "\r\n", "\n"))) }
 	return plain(a) == plain(b)
 }
 
