@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestSwollenDocuments checks that a small manifest, index or configuration
@@ -60,5 +61,31 @@ func TestSwollenDocuments(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestSilentRegistry checks that a registry which stops sending a reply does not keep
+// the client waiting.
+func TestSilentRegistry(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("DOCKER_CONFIG", t.TempDir())
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.Path, "/manifests/") {
+			w.Header().Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")
+			_, _ = io.WriteString(w, `{"schemaVersion":`)
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}
+	}))
+	defer s.Close()
+	host := strings.TrimPrefix(s.URL, "http://")
+	client := New(Config{Named: []string{host}})
+	client.patience = 10 * time.Millisecond
+	ref, err := client.Parse(host + "/app:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Resolve(t.Context(), ref); err == nil || !strings.Contains(err.Error(), "no data for 10ms") {
+		t.Errorf("error is %v", err)
 	}
 }

@@ -59,6 +59,8 @@ type Config struct {
 type Client struct {
 	conf    Config
 	foreign *outbound.Client // for hosts that the operator has not configured
+
+	patience time.Duration // how long a registry may send no data
 }
 
 // New returns a client. If the policy is invalid, the client allows no other
@@ -68,7 +70,7 @@ func New(conf Config) *Client {
 	if err != nil {
 		foreign, _ = outbound.New(policy.Network{Mode: policy.None}) // this policy is valid
 	}
-	return &Client{conf, foreign}
+	return &Client{conf, foreign, maxSilence}
 }
 
 // A Reference is the name of an image in a registry.
@@ -136,7 +138,8 @@ const (
 	maxDocument = 8 << 20 // bytes of a manifest or configuration
 	maxHeader   = 256 << 10
 	maxLayers   = 127
-	maxValues   = 50_000 // JSON values of a manifest or configuration
+	maxSilence  = time.Minute // how long a registry may send no data
+	maxValues   = 50_000      // JSON values of a manifest or configuration
 )
 
 // errTooLarge means that a manifest or configuration exceeds a limit.

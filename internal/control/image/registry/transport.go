@@ -74,10 +74,14 @@ type guard struct {
 // limited in size first; only blobs are not.
 func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := g.send(r)
-	if err == nil && !isBlob(r) {
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = newPatient(resp.Body, g.client.patience)
+	if !isBlob(r) {
 		resp.Body = &document{ReadCloser: resp.Body}
 	}
-	return resp, err
+	return resp, nil
 }
 
 // isBlob reports whether a request, or the request that was redirected to it, is for a
@@ -102,6 +106,30 @@ func (d *document) Read(p []byte) (int, error) {
 	n, err := d.ReadCloser.Read(p)
 	if d.size += n; d.size > maxDocument || !d.meter.Count(p[:n], 0, maxValues) {
 		return 0, errTooLarge
+	}
+	return n, err
+}
+
+// A patient body is closed if a read takes longer than the patience.
+type patient struct {
+	io.ReadCloser
+	patience time.Duration
+	silent   *time.Timer // runs during a read
+}
+
+func newPatient(body io.ReadCloser, patience time.Duration) *patient {
+	p := &patient{ReadCloser: body, patience: patience}
+	p.silent = time.AfterFunc(patience, func() { _ = body.Close() }) // the read fails then
+	p.silent.Stop()
+	return p
+}
+
+// Read implements [io.Reader].
+func (p *patient) Read(b []byte) (int, error) {
+	p.silent.Reset(p.patience)
+	n, err := p.ReadCloser.Read(b)
+	if !p.silent.Stop() && err != nil {
+		err = fmt.Errorf("no data for %v: %w", p.patience, err)
 	}
 	return n, err
 }
