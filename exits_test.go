@@ -56,6 +56,7 @@ var exits = map[string]exit{
 	"internal/control/image/aptcache/proxy.go client":      {2, fetched, ""},
 	"internal/control/image/registry/transport.go client":  {3, fetched, ""},
 	"internal/control/image/registry/registry.go client":   {1, fetched, ""},
+	"internal/control/image/registry/source.go client":     {1, fetched, ""},
 	"internal/control/dockerfile/docker/docker.go client":  {4, "files of a build, to the operator's engine", ""},
 	"internal/control/machine/container/dial.go client":    {1, toMachine, ""},
 	"internal/control/machine/container/gateway.go client": {1, toMachine, ""},

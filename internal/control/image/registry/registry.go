@@ -149,7 +149,7 @@ var errTooLarge = fmt.Errorf("its manifest or configuration has more than %d MiB
 func (c *Client) Resolve(ctx context.Context, r Reference) (*Image, error) {
 	img, err := c.resolve(ctx, r)
 	if err != nil {
-		return nil, explain(r, err)
+		return nil, explain(r.ref.Context().RegistryStr(), r.Name, err)
 	}
 	return img, nil
 }

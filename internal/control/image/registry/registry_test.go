@@ -169,7 +169,7 @@ func TestInsecure(t *testing.T) {
 	if resp != nil {
 		_ = resp.Body.Close()
 	}
-	if got := explain(ref, err); fault.Of(got).Code != "registry_insecure" {
+	if got := explain(ref.ref.Context().RegistryStr(), ref.Name, err); fault.Of(got).Code != "registry_insecure" {
 		t.Errorf("explained as %v", got)
 	}
 }

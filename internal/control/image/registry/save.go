@@ -19,11 +19,11 @@ import (
 func (c *Client) Digest(ctx context.Context, r Reference) (string, error) {
 	options, err := c.options(ctx, r)
 	if err != nil {
-		return "", explain(r, err)
+		return "", explain(r.ref.Context().RegistryStr(), r.Name, err)
 	}
 	d, err := remote.Get(r.ref, options...)
 	if err != nil {
-		return "", explain(r, err)
+		return "", explain(r.ref.Context().RegistryStr(), r.Name, err)
 	}
 	return d.Digest.String(), nil
 }
@@ -45,7 +45,7 @@ func (c *Client) options(ctx context.Context, r Reference) ([]remote.Option, err
 // are larger than most bytes in total.
 func (c *Client) Save(ctx context.Context, r Reference, dir string, most int64) error {
 	if err := c.save(ctx, r, dir, most); err != nil {
-		return explain(r, err)
+		return explain(r.ref.Context().RegistryStr(), r.Name, err)
 	}
 	return nil
 }

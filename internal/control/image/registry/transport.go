@@ -172,16 +172,16 @@ func loopback(host string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// explain turns an error of a registry into a fault with a hint.
-func explain(r Reference, err error) error {
-	host := r.ref.Context().RegistryStr()
+// explain turns an error of a registry into a fault with a hint. what is the full
+// name of the image or repository.
+func explain(host, what string, err error) error {
 	if te, ok := errors.AsType[*transport.Error](err); ok {
 		switch te.StatusCode {
 		case http.StatusUnauthorized, http.StatusForbidden:
-			return fault.Denied("registry %s denies access to %s: the image does not exist, or it requires other credentials", host, r.Name).
+			return fault.Denied("registry %s denies access to %s: the image does not exist, or it requires other credentials", host, what).
 				Named("image_denied").Hint("check the name; set images.credentials for %s in the server's configuration", host).Because(err)
 		case http.StatusNotFound:
-			return fault.NotFound("registry %s has no image %s", host, r.Name).Named("image_not_found").
+			return fault.NotFound("registry %s has no image %s", host, what).Named("image_not_found").
 				Hint("check the name and the tag").Because(err)
 		case http.StatusTooManyRequests:
 			return fault.Exhausted("registry %s limits the rate of requests", host).Named("registry_limit").
