@@ -76,8 +76,7 @@ func (n NewReview) Check() error {
 
 // Text returns the body followed by the mark. It cuts the body so that the
 // result has at most the given number of bytes.
-func (n NewReview) Text(most int) string { return Inert(n.Body, most-len(n.Mark)-1) + "
-" + n.Mark }
+func (n NewReview) Text(most int) string { return Inert(n.Body, most-len(n.Mark)-1) + "\n" + n.Mark }
 
 // Text returns the text of the comment, then its suggestion as a code block of
 // the given kind, such as "suggestion", and then its mark. A suggestion that [Inert]

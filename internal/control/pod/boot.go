@@ -74,6 +74,7 @@ type Boot struct {
 	ExecToken     string            // 64 hex digits that callers of exec-daemon must present
 	GitCredential string            // credential of the machine's git for the gateway
 	User          string            // user who runs the agent's processes; "" is the machine's default
+	Registries    []string          // registries, as host or host:port, from which Docker pulls over this connection
 	Trace         bool              // exec-daemon sends spans over this connection
 	Embedding     string            // model of the embeddings that exec-daemon requests over this connection; "" for none
 }
@@ -191,6 +192,7 @@ func (c *Conn) Boot(ctx context.Context, b Boot, onStep func(Step)) (Ready, erro
 		Checkout:      checkoutOf(b.Checkout),
 		Others:        others,
 		Hosts:         b.Hosts,
+		Registries:    b.Registries,
 		Env:           b.Env,
 		ExecToken:     b.ExecToken,
 		GitCredential: b.GitCredential,

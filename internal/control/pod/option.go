@@ -10,11 +10,12 @@ import (
 type Option func(*options)
 
 type options struct {
-	redactor *redact.Redactor
-	tokens   http.Handler
-	spans    http.Handler
-	embed    http.Handler
-	tell     func(error)
+	redactor   *redact.Redactor
+	tokens     http.Handler
+	spans      http.Handler
+	embed      http.Handler
+	registries http.Handler
+	tell       func(error)
 	waits
 }
 
@@ -46,6 +47,9 @@ func Spans(h http.Handler) Option { return func(o *options) { o.spans = h } }
 
 // Embeddings handles exec-daemon's requests for embeddings.
 func Embeddings(h http.Handler) Option { return func(o *options) { o.embed = h } }
+
+// Registries handles the pull requests of the machine's Docker; nil refuses them.
+func Registries(h http.Handler) Option { return func(o *options) { o.registries = h } }
 
 // TellExceeded makes the connection call tell once, with the reason, if the
 // machine has exceeded a limit and the connection is closed because of that.

@@ -76,7 +76,7 @@ func newConn(raw net.Conn, git http.Handler, o options) (*Conn, error) {
 	c.client = machinerpc.NewClient(func(ctx context.Context) (net.Conn, error) { return c.open(ctx, mux.Pod) })
 	c.pod = podv1connect.NewPodServiceClient(c.client, "http://pod",
 		machinerpc.Options(maxMessage, patient{o.waits}, machinerpc.Redact(c.Redactor)))
-	c.serve(map[string]http.Handler{mux.Git: git, mux.Token: o.tokens, mux.Telemetry: o.spans, mux.Embeddings: o.embed}, o.tell)
+	c.serve(map[string]http.Handler{mux.Git: git, mux.Token: o.tokens, mux.Telemetry: o.spans, mux.Embeddings: o.embed, mux.Registry: o.registries}, o.tell)
 	return c, nil
 }
 

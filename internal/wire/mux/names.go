@@ -12,3 +12,7 @@ const Telemetry = "telemetry"
 // Embeddings is HTTP/1.1, POST /v1/embeddings as OpenAI has it, served by the
 // control plane.
 const Embeddings = "embeddings"
+
+// Registry is HTTP/1.1: the pull requests of the machine's Docker for images in
+// registries, served by the control plane.
+const Registry = "registry"

@@ -161,8 +161,11 @@ type BootRequest struct {
 	// The name of the model with which exec-daemon requests embeddings over this
 	// connection, for SemSearch; empty if there is none.
 	EmbeddingModel string `protobuf:"bytes,9,opt,name=embedding_model,json=embeddingModel,proto3" json:"embedding_model,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Registries, as host or host:port, from which the machine's Docker pulls
+	// through the control plane. Each Boot replaces the list.
+	Registries    []string `protobuf:"bytes,10,rep,name=registries,proto3" json:"registries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BootRequest) Reset() {
@@ -256,6 +259,13 @@ func (x *BootRequest) GetEmbeddingModel() string {
 		return x.EmbeddingModel
 	}
 	return ""
+}
+
+func (x *BootRequest) GetRegistries() []string {
+	if x != nil {
+		return x.Registries
+	}
+	return nil
 }
 
 type Checkout struct {
@@ -1856,7 +1866,7 @@ var File_pod_v1_pod_service_proto protoreflect.FileDescriptor
 
 const file_pod_v1_pod_service_proto_rawDesc = "" +
 	"\n" +
-	"\x18pod/v1/pod_service.proto\x12\x06pod.v1\x1a\x1dagent/v1/sandbox_policy.proto\"\xfc\x02\n" +
+	"\x18pod/v1/pod_service.proto\x12\x06pod.v1\x1a\x1dagent/v1/sandbox_policy.proto\"\x9c\x03\n" +
 	"\vBootRequest\x12,\n" +
 	"\bcheckout\x18\x01 \x01(\v2\x10.pod.v1.CheckoutR\bcheckout\x12.\n" +
 	"\x03env\x18\x02 \x03(\v2\x1c.pod.v1.BootRequest.EnvEntryR\x03env\x12\x1d\n" +
@@ -1867,7 +1877,11 @@ const file_pod_v1_pod_service_proto_rawDesc = "" +
 	"\x05trace\x18\x06 \x01(\bR\x05trace\x12(\n" +
 	"\x06others\x18\a \x03(\v2\x10.pod.v1.CheckoutR\x06others\x12\x14\n" +
 	"\x05hosts\x18\b \x03(\tR\x05hosts\x12'\n" +
-	"\x0fembedding_model\x18\t \x01(\tR\x0eembeddingModel\x1a6\n" +
+	"\x0fembedding_model\x18\t \x01(\tR\x0eembeddingModel\x12\x1e\n" +
+	"\n" +
+	"registries\x18\n" +
+	" \x03(\tR\n" +
+	"registries\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf3\x01\n" +
