@@ -114,8 +114,8 @@ var mayImport = map[string][]string{
 	"internal/control/preview":                         {"NOUNS"},
 	"internal/control/observe":                         {"NOUNS", "internal/control/store", "internal/control/model", "internal/telemetry"},
 	"internal/control/backup":                          {"internal/atomicfile", "internal/fault", "internal/lockfile", "internal/control/disk", "internal/control/image", "internal/control/layer"},
-	"internal/control/build":                           {"internal/atomicfile", "NOUNS", "internal/control/dockerfile", "internal/control/gateway", "internal/control/layer", "internal/control/machine", "internal/control/pod", "internal/control/store"},
-	"internal/control/fleet":                           {"NOUNS", "internal/control/artifact", "internal/control/build", "internal/control/egress", "internal/control/execclient", "internal/control/gateway", "internal/control/identity", "internal/control/layer", "internal/control/loop", "internal/control/loop/...", "internal/control/machine", "internal/control/model", "internal/control/pod", "internal/control/store", "internal/telemetry"},
+	"internal/control/build":                           {"internal/atomicfile", "NOUNS", "internal/control/dockerfile", "internal/control/gateway", "internal/control/layer", "internal/control/machine", "internal/control/pod", "internal/control/pullthrough", "internal/control/repourl", "internal/control/store"},
+	"internal/control/fleet":                           {"NOUNS", "internal/control/artifact", "internal/control/build", "internal/control/egress", "internal/control/execclient", "internal/control/gateway", "internal/control/identity", "internal/control/layer", "internal/control/loop", "internal/control/loop/...", "internal/control/machine", "internal/control/model", "internal/control/pod", "internal/control/pullthrough", "internal/control/store", "internal/telemetry"},
 	"internal/control/live":                            {},
 	"internal/control/loop/draft":                      {"NOUNS", "internal/control/live", "internal/control/model"},
 	"internal/control/loop/journal":                    {"NOUNS", "internal/control/store"},
@@ -176,6 +176,7 @@ var mayImport = map[string][]string{
 	"internal/control/store/postgres/postgrestest":     {"internal/need"},
 	"internal/control/store/sqlite":                    {"NOUNS", "internal/lockfile", "internal/control/store", "internal/control/store/table", "internal/control/store/table/query"},
 	"internal/control/dockerfile":                      {"internal/fault", "internal/lockfile", "internal/policy", "internal/control/cgroup", "internal/control/image", "internal/control/image/registry"},
+	"internal/control/pullthrough":                     {"internal/fault", "internal/policy", "internal/control/image/registry"},
 	"internal/control/dockerfile/...":                  {"internal/fault", "internal/control/dockerfile"},
 	"internal/control/dockerfile/dockerfiletest":       {"internal/fault", "internal/policy", "internal/need", "internal/control/dockerfile", "internal/control/image", "internal/control/image/registry"},
 	"internal/control/image":                           {"internal/atomicfile", "internal/fault", "internal/lockfile", "internal/control/image/registry", "internal/control/image/unpack", "internal/control/trash"},
@@ -193,7 +194,8 @@ var mayImport = map[string][]string{
 
 	// Inside a machine.
 	"internal/guest/execd":         {"internal/text", "internal/rule", "internal/atomicfile", "internal/fault", "internal/lockfile", "internal/tool", "internal/redact", "internal/telemetry", "internal/wire/...", "internal/guest/changes", "internal/guest/editor", "internal/guest/file", "internal/guest/guard", "internal/guest/terminal", "internal/guest/tool", "internal/guest/hook", "internal/hook", "internal/guest/mcp", "internal/guest/rulefile", "internal/mcp", "internal/terminal"},
-	"internal/guest/pid1":          {"internal/atomicfile", "internal/fault", "internal/wire/...", "internal/guest/checkout", "internal/guest/desktop", "internal/guest/listening", "internal/guest/process", "internal/guest/usage", "internal/guest/sandbox", "internal/guest/sandbox/asked", "internal/policy/sandbox"},
+	"internal/guest/pid1":          {"internal/atomicfile", "internal/fault", "internal/wire/...", "internal/guest/checkout", "internal/guest/desktop", "internal/guest/listening", "internal/guest/process", "internal/guest/usage", "internal/guest/sandbox", "internal/guest/sandbox/asked", "internal/policy/sandbox", "internal/guest/pullproxy"},
+	"internal/guest/pullproxy":     {"internal/atomicfile", "internal/wire/mux"},
 	"internal/guest/process":       {"internal/guest/usage"},
 	"internal/guest/changes":       {"internal/text", "internal/fault", "internal/gitcmd", "internal/guest/file"},
 	"internal/guest/editor":        {"internal/fault"},

@@ -29,6 +29,8 @@ func parse(args []string, getenv func(string) string, bin string, stderr io.Writ
 	flags.StringVar(&c.ExecAddr, "exec-addr", "127.0.0.1:26053", "exec-daemon's address")
 	flags.StringVar(&c.PTYAddr, "pty-addr", "127.0.0.1:26054", "address of exec-daemon's PTY server")
 	flags.StringVar(&c.ManageAddr, "manage-listen", "127.0.0.1:26500", "address of the management services; empty for none")
+	flags.StringVar(&c.PullAddr, "pull-listen", "127.0.0.1:26501", "address of the proxy with which Docker pulls through the control plane, if that has credentials of registries")
+	flags.StringVar(&c.DockerConf, "docker-defaults", "/etc/default/docker", "script that configures the service of Docker")
 	flags.StringVar(&c.InsideAddr, "inside-listen", "127.0.0.1:50052", "address of the services for programs in the machine; empty for none")
 	flags.StringVar(&c.APISocket, "api-socket", "/run/cursor/api.sock", "unix socket for metadata; empty for none")
 	flags.StringVar(&c.Artifacts, "artifacts", "/opt/cursor/artifacts", "folder of files that should outlive the machine")
@@ -48,7 +50,7 @@ func parse(args []string, getenv func(string) string, bin string, stderr io.Writ
 	if flags.NArg() > 0 {
 		return c, fmt.Errorf("%q: pod-daemon takes flags only; see --help", flags.Arg(0))
 	}
-	for _, addr := range []string{c.GitAddr, c.TraceAddr, c.EmbedAddr, c.ExecAddr, c.PTYAddr, c.ManageAddr, c.InsideAddr} {
+	for _, addr := range []string{c.GitAddr, c.TraceAddr, c.EmbedAddr, c.ExecAddr, c.PTYAddr, c.ManageAddr, c.InsideAddr, c.PullAddr} {
 		if addr == "" && (c.ManageAddr == "" || c.InsideAddr == "") {
 			continue
 		}
@@ -56,7 +58,7 @@ func parse(args []string, getenv func(string) string, bin string, stderr io.Writ
 			return c, fmt.Errorf("address %q: %w", addr, err)
 		}
 	}
-	for _, path := range []string{c.Socket, c.ExecDaemon, c.ExecState, c.Workspace, c.RunDir, c.DataDir, c.GitConfig, c.Artifacts, c.TmuxDir} {
+	for _, path := range []string{c.Socket, c.ExecDaemon, c.ExecState, c.Workspace, c.RunDir, c.DataDir, c.GitConfig, c.Artifacts, c.TmuxDir, c.DockerConf} {
 		if !filepath.IsAbs(path) {
 			return c, fmt.Errorf("path %q must be absolute", path)
 		}

@@ -53,6 +53,7 @@ var ports = []struct {
 	{26498, "pod-daemon", "exec-daemon's traces, metrics and logs (OTLP over gRPC)", "`telemetry` in the server's [configuration](config.md), without ghost mode"},
 	{26499, "pod-daemon", "git access to the gateway (HTTP)", ""},
 	{26500, "pod-daemon", "`pod.v1.ManagementService`, for root: the token is in `/run/aloft-git/management-token`", ""},
+	{26501, "pod-daemon", "the proxy of Docker ([guide](../guide/docker.md#private-images)), for root: the password is in `/run/aloft-git/docker.env`", "`images.credentials[].machines` in the server's [configuration](config.md)"},
 	{50052, "pod-daemon", "`pod.v1.InsideService`, for the agent's user: `ALOFT_INSIDE_TOKEN_FILE` names the file of the token", ""},
 }
 

@@ -42,6 +42,7 @@ import (
 	"aloft/internal/control/outbound"
 	"aloft/internal/control/preview"
 	"aloft/internal/control/pull"
+	"aloft/internal/control/pullthrough"
 	"aloft/internal/control/review"
 	"aloft/internal/control/safe"
 	"aloft/internal/control/schedule"
@@ -60,21 +61,22 @@ import (
 type assembly struct {
 	*Server
 
-	options  Options
-	secret   []byte // the server's secret, from which tokens and links derive
-	team     *team.Policy
-	secrets  map[string]string // values of the configuration that are redacted everywhere
-	vault    *safe.Safe
-	models   *models
-	network  policy.Network // network policy of machines
-	reviewer *review.Reviewer
-	outbound *outbound.Client // client for connections that users cause
-	servers  *mcp.Servers
-	issuer   *identity.Issuer
-	pulls    *pull.Desk
-	inbox    *inbound.Inbox // nil if there are no connections
-	live     *live.Board
-	previews *preview.Previews // nil without a domain for previews
+	options    Options
+	secret     []byte // the server's secret, from which tokens and links derive
+	team       *team.Policy
+	secrets    map[string]string // values of the configuration that are redacted everywhere
+	vault      *safe.Safe
+	models     *models
+	network    policy.Network // network policy of machines
+	reviewer   *review.Reviewer
+	outbound   *outbound.Client // client for connections that users cause
+	servers    *mcp.Servers
+	issuer     *identity.Issuer
+	pulls      *pull.Desk
+	registries *pullthrough.Server // nil if machines pull with no credential
+	inbox      *inbound.Inbox      // nil if there are no connections
+	live       *live.Board
+	previews   *preview.Previews // nil without a domain for previews
 
 	embeddings fleet.Embeddings // nil without a model for embeddings
 
@@ -213,6 +215,8 @@ func (a *assembly) openBuilder(context.Context) error {
 	a.builder = a.newBuilder(a.options, a.config, a.network, a.secrets)
 	a.vault.Environment = a.builder.EnvironmentOf
 	a.builder.Variables, a.builder.MayReach = a.vault.ForBuild, a.team.MayReach
+	a.registries = a.config.pullThrough(a.logger)
+	a.builder.Registries = a.registries
 	a.reviewer = newReviewer(a.config.Policy, a.store, a.gateway, a.models, a.models.fast(a.config.FastModel, a.store))
 	return nil
 }
@@ -271,7 +275,7 @@ func (a *assembly) openFleet(context.Context) error {
 		SetUp:    fleet.SetUp{InstallLimit: duration(c.Environments.InstallLimit), StartLimit: duration(c.Environments.StartLimit)},
 
 		Network: a.network, ConnectionLogs: a.host.Logs,
-		Gateway: a.gateway, Dependencies: c.Git.Dependencies, Author: fleet.Author{Name: c.Git.AuthorName, Email: c.Git.AuthorEmail},
+		Gateway: a.gateway, Registries: a.registries, Dependencies: c.Git.Dependencies, Author: fleet.Author{Name: c.Git.AuthorName, Email: c.Git.AuthorEmail},
 
 		Environments: a.builder, Pulls: a.pulls,
 		Secret: a.secret, Secrets: a.configured, Variables: a.vault.ForAgent, Identity: a.issuer, Artifacts: a.artifacts, Spans: a.telemetry, Embeddings: a.embeddings,

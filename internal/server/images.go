@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"time"
@@ -11,6 +12,8 @@ import (
 	"aloft/internal/control/image"
 	"aloft/internal/control/image/registry"
 	"aloft/internal/control/machine/container"
+	"aloft/internal/control/pullthrough"
+	"aloft/internal/control/repourl"
 )
 
 // OpenImages opens the image store of the server on a data folder.
@@ -44,6 +47,32 @@ type registryConfig struct {
 	Username string `yaml:"username"`
 	Token    string `yaml:"token"`
 	TokenEnv string `yaml:"token_env"`
+	// Machines says what the Docker of machines may pull with the credential.
+	Machines []pullConfig `yaml:"machines"`
+}
+
+// pullConfig names images that machines may pull.
+type pullConfig struct {
+	Images     string `yaml:"images"`     // team/app, team/* or *
+	Repository string `yaml:"repository"` // only for people who may use this git repository
+}
+
+// rules returns what machines may pull with the credential.
+func (r registryConfig) rules() (out []pullthrough.Rule) {
+	for _, m := range r.Machines {
+		out = append(out, pullthrough.Rule(m))
+	}
+	return out
+}
+
+// pullThrough returns the server of the machines' pull requests. It is nil if no
+// credential is for machines.
+func (c Config) pullThrough(log *slog.Logger) *pullthrough.Server {
+	rules := map[string][]pullthrough.Rule{}
+	for _, r := range c.Images.Credentials {
+		rules[r.Host] = r.rules()
+	}
+	return pullthrough.New(pullthrough.Config{Client: registry.New(c.registry()), Rules: rules, Logger: log})
 }
 
 // registry returns the configuration of the registry client.
@@ -83,6 +112,14 @@ func (c *imagesConfig) check(getenv func(string) string) error {
 			return fmt.Errorf("%s.host: duplicate host %q", at, r.Host)
 		}
 		seen[r.Host] = true
+		if err := pullthrough.Check(r.rules()); err != nil {
+			return fmt.Errorf("%s.machines: %w", at, err)
+		}
+		for _, m := range r.Machines {
+			if _, err := repourl.Parse(m.Repository); m.Repository != "" && err != nil {
+				return fmt.Errorf("%s.machines: repository: %w", at, err)
+			}
+		}
 		if err := fromEnv(&r.Token, r.TokenEnv, at+".token", getenv); err != nil {
 			return err
 		}

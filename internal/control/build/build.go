@@ -27,6 +27,7 @@ import (
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/layer"
 	"aloft/internal/control/machine"
+	"aloft/internal/control/pullthrough"
 	"aloft/internal/control/store"
 	"aloft/internal/environment"
 	"aloft/internal/policy"
@@ -70,6 +71,9 @@ type Config struct {
 	// MayReach returns a fault unless the user may run agents on a repository;
 	// nil allows everybody everything.
 	MayReach func(ctx context.Context, userID int64, repoURL string) error
+	// Registries are those from which the Docker of machines pulls with the
+	// server's credentials; nil means none.
+	Registries *pullthrough.Server
 	// Secrets are values, by name, to redact from logs.
 	Secrets map[string]string
 	// Variables returns the environment variables of install, whose hidden values

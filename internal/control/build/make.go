@@ -211,7 +211,7 @@ func (b *Builder) work(ctx context.Context, r *environment.Record, p Plan, tell 
 	if !ok {
 		return nil, fault.NotImplemented("this runtime cannot save machines")
 	}
-	conn, err := pod.Dial(ctx, m, gateway.Of(b.Gateway, r.ID), pod.Redact(b.redactorOf(set)))
+	conn, err := pod.Dial(ctx, m, gateway.Of(b.Gateway, r.ID), pod.Redact(b.redactorOf(set)), pod.Registries(b.Registries.For(pulls(r.ID, p.urls(), network))))
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +230,7 @@ func (b *Builder) work(ctx context.Context, r *environment.Record, p Plan, tell 
 	maps.Copy(env, set.Environ())
 	boot := pod.Boot{
 		User: p.Environment.User, Env: env,
-		GitCredential: credential, ExecToken: hex.EncodeToString(token),
+		GitCredential: credential, ExecToken: hex.EncodeToString(token), Registries: b.Registries.Hosts(network),
 	}
 	boot.Checkout, boot.Others = checkouts(*r)
 	if _, err := conn.Boot(ctx, boot, func(s pod.Step) {

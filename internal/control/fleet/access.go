@@ -147,6 +147,9 @@ func (f *Fleet) awake(ctx context.Context, l *Connection, m machine.Machine, sta
 		f.Logger.Warn("cannot read the environment of a waking machine", "machine", m.ID(), "error", planErr)
 	}
 	b := f.idleBoot(state, m.ID())
+	if b.Registries, err = f.pullHosts(state); err != nil {
+		return nil, "", err
+	}
 	b.User, b.Env = plan.Environment.User, environ(plan.Environment, state, set)
 	ready, err := conn.Boot(ctx, b, func(pod.Step) {})
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/identity"
 	"aloft/internal/control/machine"
+	"aloft/internal/control/pullthrough"
 	"aloft/internal/control/store"
 	"aloft/internal/policy"
 	"aloft/internal/policy/sandbox"
@@ -40,6 +41,9 @@ type Config struct {
 	// agent's id. If it is nil, only the machine's network gateway has a log.
 	ConnectionLogs ConnectionLogs
 	Gateway        Gateway
+	// Registries are those from which the Docker of machines pulls with the
+	// server's credentials; nil means none.
+	Registries *pullthrough.Server
 	// MayReach returns a fault unless the user may run agents on a repository.
 	// If it is nil, everyone may use all repositories.
 	MayReach func(ctx context.Context, userID int64, repoURL string) error

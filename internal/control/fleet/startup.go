@@ -138,7 +138,11 @@ func (u *startup) bootOver(ctx context.Context, l *Connection, m machine.Machine
 // boot makes pod-daemon do the missing boot steps, and journals them.
 func (u *startup) boot(ctx context.Context) error {
 	h, e := u.machine, u.plan.Environment
-	b := pod.Boot{ExecToken: u.fleet.token("exec", h.id), User: e.User, Env: environ(e, u.state, u.set), Trace: u.fleet.Spans != nil, Embedding: u.fleet.embeddingModel()}
+	registries, err := u.fleet.pullHosts(u.state)
+	if err != nil {
+		return err
+	}
+	b := pod.Boot{Registries: registries, ExecToken: u.fleet.token("exec", h.id), User: e.User, Env: environ(e, u.state, u.set), Trace: u.fleet.Spans != nil, Embedding: u.fleet.embeddingModel()}
 	if len(u.state.Agent.Repos) > 0 {
 		reached := u.fleet.Gateway.Reach(ctx, u.fleet.reachRequest(u.state, e))
 		h.reads, b.Hosts = reached.Read, reached.Hosts

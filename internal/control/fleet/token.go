@@ -55,7 +55,7 @@ func (f *Fleet) values(state *agent.State, machineID string) map[string]string {
 
 // connection returns the options for every connection to the agent's machine.
 func (f *Fleet) connection(state *agent.State, machineID string) []pod.Option {
-	return []pod.Option{f.redact(state, machineID), f.tokens(state.Agent.ID), f.spans(state, machineID), f.embeddings(state, machineID), pod.TellExceeded(func(reason error) {
+	return []pod.Option{f.redact(state, machineID), f.tokens(state.Agent.ID), f.spans(state, machineID), f.embeddings(state, machineID), pod.Registries(f.pulls(state)), pod.TellExceeded(func(reason error) {
 		f.Logger.Warn("ended the connection to a machine", "machine", machineID, "reason", reason)
 	})}
 }

@@ -177,6 +177,9 @@ func (b *boot) network(ctx context.Context, _ func(string)) (string, error) {
 			detail += "; " + taken
 		}
 	}
+	if err := b.d.setRegistries(ctx, b.req.GetRegistries()); err != nil {
+		detail += "; Docker does not pull through the server: " + err.Error() // a machine works without
+	}
 	// A machine works without these two.
 	if b.req.GetTrace() && b.d.spans == nil {
 		if b.d.spans, err = b.d.listenOut(ctx, b.d.cfg.TraceAddr, mux.Telemetry); err != nil {

@@ -28,6 +28,7 @@ import (
 
 	"aloft/internal/guest/checkout"
 	"aloft/internal/guest/process"
+	"aloft/internal/guest/pullproxy"
 )
 
 // Config is pod-daemon's configuration. Every path is absolute.
@@ -39,6 +40,7 @@ type Config struct {
 	ExecAddr   string // host:port of exec-daemon
 	PTYAddr    string // host:port of exec-daemon's PTY server
 	ManageAddr string // host:port of the management service; "" for none
+	PullAddr   string // host:port of Docker's proxy
 	InsideAddr string // host:port of the services for programs in the machine; "" for none
 	APISocket  string // the metadata socket; "" for none
 	Artifacts  string // folder of files that outlive the machine
@@ -51,6 +53,7 @@ type Config struct {
 	DesktopDir string // the desktop's files; need not survive a restart; "" for no desktop
 	DataDir    string // records of checkouts; on the machine's disk
 	GitConfig  string // git's system configuration, to which an include is added
+	DockerConf string // script that configures the service of Docker, to which the proxy is added
 	BinDir     string // folder of Aloft's commands, last in the agent's PATH
 	Environ    []string
 	StopLimit  time.Duration // time limit for shutting down
@@ -83,6 +86,7 @@ type Daemon struct {
 	roster roster
 	repos  []*checkout.Repository // in the order of the Boot request
 	git    net.Listener           // nil until booted
+	pulls  *pullproxy.Proxy       // nil unless Docker pulls through the control plane
 	spans  net.Listener           // nil unless Boot asked for traces
 	embed  net.Listener           // nil unless Boot named a model for embeddings
 	screen *screen                // nil until booted, or if the image has no VNC server
@@ -200,13 +204,16 @@ func (d *Daemon) end(server *podServer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), d.cfg.StopLimit)
 	defer cancel()
 	d.mu.Lock()
-	exec := d.exec
+	exec, pulls := d.exec, d.pulls
 	for _, l := range []net.Listener{d.git, d.spans, d.embed} {
 		if l != nil {
 			_ = l.Close()
 		}
 	}
 	d.mu.Unlock()
+	if pulls != nil {
+		_ = pulls.Close()
+	}
 	server.quiesce(ctx, d.cfg.StopLimit/10)
 	if exec != nil {
 		exec.Stop(d.cfg.StopLimit * 3 / 10)
