@@ -208,6 +208,17 @@ func canRaiseLimits() bool {
 // shell script.
 const dockerDefaults = "etc/default/docker"
 
+// fileSystems is the table of file systems to mount.
+const fileSystems = "etc/fstab"
+
+// cgroupsMounted is added to fileSystems. "service docker start" then mounts no
+// cgroup hierarchies. The machine has those that the host has mounted; in
+// others, the kernel lets it create no cgroups, and containers would not start.
+const cgroupsMounted = `
+# Added by Aloft: the cgroups of this machine are mounted.
+cgroup /sys/fs/cgroup cgroup noauto 0 0
+`
+
 // keepLimits is added to dockerDefaults if the server may not raise resource
 // limits, because otherwise the service would not start.
 const keepLimits = `
@@ -222,12 +233,12 @@ const gvisorOptions = `
 DOCKER_OPTS="$DOCKER_OPTS --iptables=false --ip6tables=false --bridge=none"
 `
 
-// seedDockerDefaults adds lines to the machine's own dockerDefaults, unless the
-// file already contains them.
-func (m *Machine) seedDockerDefaults(rec record, lines string) error {
+// appendLines adds lines to the machine's own file name, unless the file already
+// contains them.
+func (m *Machine) appendLines(rec record, name, lines string) error {
 	var old []byte
 	for _, dir := range append([]string{m.path("upper")}, rec.lower()...) {
-		f, err := openIn(dir, dockerDefaults, unix.O_RDONLY|unix.O_NONBLOCK)
+		f, err := openIn(dir, name, unix.O_RDONLY|unix.O_NONBLOCK)
 		if err != nil {
 			continue
 		}
@@ -245,10 +256,10 @@ func (m *Machine) seedDockerDefaults(rec record, lines string) error {
 		return err
 	}
 	defer func() { _ = root.Close() }()
-	if err := root.MkdirAll(filepath.Dir(dockerDefaults), 0o755); err != nil {
+	if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
 	}
-	return root.WriteFile(dockerDefaults, append(old, lines...), 0o644)
+	return root.WriteFile(name, append(old, lines...), 0o644)
 }
 
 // prepareDocker creates the folders and cgroups that dockerd needs. owner is
@@ -257,8 +268,11 @@ func (m *Machine) prepareDocker(ctx context.Context, rec record, owner int) erro
 	if err := m.makeDockerData(ctx, rec); err != nil {
 		return err
 	}
+	if err := m.appendLines(rec, fileSystems, cgroupsMounted); err != nil {
+		return err
+	}
 	if !canRaiseLimits() {
-		if err := m.seedDockerDefaults(rec, keepLimits); err != nil {
+		if err := m.appendLines(rec, dockerDefaults, keepLimits); err != nil {
 			return err
 		}
 	}

@@ -63,10 +63,14 @@ func do(t testing.TB, m machine.Machine, script string) string {
 	return strings.TrimSpace(got.Output)
 }
 
-// startDocker starts Docker as an environment's start command does.
+// startDocker starts Docker as an environment's start command does. It checks that
+// the service mounts no cgroup hierarchies.
 func startDocker(t testing.TB, m machine.Machine) {
 	t.Helper()
-	do(t, m, asUser+"sudo service docker start; for i in $(seq 300); do docker info >/dev/null 2>&1 && exit; sleep 0.1; done; tail -20 /var/log/docker.log; exit 1")
+	out := do(t, m, asUser+"sudo service docker start; for i in $(seq 300); do docker info >/dev/null 2>&1 && exit; sleep 0.1; done; tail -20 /var/log/docker.log; exit 1")
+	if strings.Contains(out, "mount:") {
+		t.Errorf("the service of Docker mounts cgroups: %s", out)
+	}
 }
 
 // makeContainerImage builds the image "box" from a static busybox.

@@ -161,7 +161,7 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record, memory stri
 		}
 	}
 	if eng.docker && eng.gvisor {
-		if err := m.seedDockerDefaults(rec, gvisorOptions); err != nil {
+		if err := m.appendLines(rec, dockerDefaults, gvisorOptions); err != nil {
 			return fmt.Errorf("docker: %w", err)
 		}
 	}
