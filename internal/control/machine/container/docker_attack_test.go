@@ -3,7 +3,9 @@ package container
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -47,19 +49,26 @@ var ownFileSystems = []string{"proc", "sysfs", "cgroup", "cgroup2", "tmpfs", "ra
 
 // TestDockerAttacked makes all attempts of the attack probe with Docker's
 // rights: as root in the machine, and in a privileged container that shares all
-// namespaces with the machine.
+// namespaces with the machine. What the probe looks for exists on the host.
 func TestDockerAttacked(t *testing.T) {
-	m := create(t, dockerRuntime(t), machine.Spec{Image: dockerImage(t), Network: anywhere, Limits: machine.Limits{MemoryBytes: 1 << 30, CPUs: 2, PIDs: 1000}})
+	word, port, socket := targets(t)
+	r := dockerRuntime(t)
+	layers := r.conf.Dir
+	m := create(t, r, machine.Spec{Image: dockerImage(t), Network: anywhere, Limits: machine.Limits{MemoryBytes: 1 << 30, CPUs: 2, PIDs: 1000}})
+	if _, err := os.Stat(filepath.Join(layers, "machines")); err != nil {
+		t.Fatal(err) // the probe looks for this folder
+	}
 	startDocker(t, m)
 	makeContainerImage(t, m)
-	const privileged = "docker run --rm --privileged --pid=host --network=host --ipc=host -v /:/host -v /run/aloft:/run/aloft box "
-	const word, port, socket, layers = "aloft-no-such-word", "1", "aloft-no-such-socket", "/aloft-no-such-folder"
+	// The probe ignores processes with its own name, which have the word as an
+	// argument.
+	const privileged = "docker run --rm --name probe --privileged --pid=host --network=host --ipc=host -v /:/host -v /run/aloft:/run/aloft box "
 	for who, run := range map[string]string{"root": "/exec-daemon/sandbox ", "privileged container": privileged + "/bin/sandbox "} {
 		all := strings.Replace(run, "/bin/sandbox", "unshare -m /bin/sandbox", 1)
 		if who == "root" {
 			all = "unshare -m " + run // the probe changes the root of its mount namespace
 		}
-		found := table(do(t, m, all+strings.Join([]string{word, port, socket, layers}, " ")))
+		found := table(do(t, m, ": probe; "+all+strings.Join([]string{word, port, socket, layers}, " ")))
 		for name, results := range found {
 			if strings.HasPrefix(name, "status ") || strings.HasPrefix(name, "namespace ") || ownInDocker[name] != "" || name == "list /run/aloft" {
 				continue
@@ -101,6 +110,32 @@ func TestDockerAttacked(t *testing.T) {
 			t.Errorf("%s: the probe tried only %d kinds of calls", who, len(found))
 		}
 	}
+}
+
+// targets starts a process, a listener on loopback and one on an abstract socket
+// of the host. It returns a word of the process's command line, the port and the
+// name of the socket.
+func targets(t *testing.T) (word, port, socket string) {
+	t.Helper()
+	word = fmt.Sprintf("aloft-target-%d", os.Getpid())
+	cmd := exec.CommandContext(t.Context(), "sleep", "1000000")
+	cmd.Args[0] = word
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tcp.Close() })
+	local, err := net.Listen("unix", "@"+word)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = local.Close() })
+	_, port, _ = net.SplitHostPort(tcp.Addr().String())
+	return word, port, word
 }
 
 // table parses the probe's output into results by name.
