@@ -25,16 +25,6 @@ func calls() {
 	file := filepath.Join(dir, "file")
 	_ = os.WriteFile(file, []byte("x"), 0o600)
 
-	tell("mount tmpfs", unix.Mount("none", dir, "tmpfs", 0, ""))
-	tell("mount proc", unix.Mount("none", dir, "proc", 0, ""))
-	tell("mount cgroup", unix.Mount("none", dir, "cgroup2", 0, ""))
-	tell("mount overlay", unix.Mount("none", dir, "overlay", 0, "lowerdir=/etc:/usr"))
-	tell("bind mount", unix.Mount("/etc", dir, "", unix.MS_BIND, ""))
-	tell("remount /proc/sys", unix.Mount("", "/proc/sys", "", unix.MS_REMOUNT|unix.MS_BIND, ""))
-	tell("remount /usr", unix.Mount("", "/usr", "", unix.MS_REMOUNT|unix.MS_BIND, ""))
-	tell("unmount /proc/sys", unix.Unmount("/proc/sys", unix.MNT_DETACH))
-	tell("unmount /proc/kcore", unix.Unmount("/proc/kcore", unix.MNT_DETACH))
-	tell("pivot_root", unix.PivotRoot(dir, dir))
 	tell("fsopen", second(unix.Fsopen("tmpfs", 0)))
 	tell("open_tree", second(unix.OpenTree(unix.AT_FDCWD, "/etc", unix.OPEN_TREE_CLONE)))
 	tell("mount_setattr", unix.MountSetattr(unix.AT_FDCWD, "/proc/sys", 0, &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}))
@@ -43,13 +33,6 @@ func calls() {
 	} {
 		tell("new "+name+" namespace", unix.Unshare(flag))
 	}
-	if fd, err := unix.Open("/proc/1/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
-		tell("setns", err)
-	} else {
-		tell("setns", unix.Setns(fd, unix.CLONE_NEWNS))
-		_ = unix.Close(fd)
-	}
-
 	tell("init_module", unix.InitModule([]byte("x"), ""))
 	if fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
 		tell("finit_module", unix.FinitModule(fd, "", 0))
@@ -88,6 +71,33 @@ func calls() {
 	tell("raise a limit", raise())
 	tell("nice -20", unix.Setpriority(unix.PRIO_PROCESS, 0, -20))
 	tell("real-time priority", realtime())
+}
+
+// mounts changes the mounts of the current mount namespace, and at last its root.
+func mounts() {
+	dir, err := os.MkdirTemp("", "probe-")
+	if err != nil {
+		tell("temporary folder for mounts", err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	tell("mount tmpfs", unix.Mount("none", dir, "tmpfs", 0, ""))
+	tell("mount proc", unix.Mount("none", dir, "proc", 0, ""))
+	tell("mount cgroup", unix.Mount("none", dir, "cgroup2", 0, ""))
+	tell("mount overlay", unix.Mount("none", dir, "overlay", 0, "lowerdir=/etc:/usr"))
+	tell("bind mount", unix.Mount("/etc", dir, "", unix.MS_BIND, ""))
+	tell("remount /proc/sys", unix.Mount("", "/proc/sys", "", unix.MS_REMOUNT|unix.MS_BIND, ""))
+	tell("remount /usr", unix.Mount("", "/usr", "", unix.MS_REMOUNT|unix.MS_BIND, ""))
+	tell("unmount /proc/sys", unix.Unmount("/proc/sys", unix.MNT_DETACH))
+	tell("unmount /proc/kcore", unix.Unmount("/proc/kcore", unix.MNT_DETACH))
+	ns, openErr := unix.Open("/proc/1/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	tell("pivot_root", unix.PivotRoot(dir, dir))
+	if openErr != nil {
+		tell("setns", openErr)
+		return
+	}
+	tell("setns", unix.Setns(ns, unix.CLONE_NEWNS)) // last: this thread now sees the mounts of process 1
+	_ = unix.Close(ns)
 }
 
 func second[T any](_ T, err error) error { return err }

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -36,11 +37,27 @@ func main() {
 	namespaces()
 	files()
 	devices()
-	calls()
 	sockets(os.Args[2], os.Args[3])
 	layers(os.Args[4])
 	say("a process of the host", findProcess(os.Args[1]))
-	tell("climb above the root", climb()) // last, because climb moves this process to another root
+	apart("climb")
+	calls()
+	mounts() // last, because this process may get another root
+}
+
+// apart runs a part of the probe in a process of its own, because it may get
+// another root.
+func apart(name string) {
+	self, err := os.Executable()
+	if err != nil {
+		tell(name, err)
+		return
+	}
+	cmd := exec.Command(self, name)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Run(); err != nil {
+		tell(name, err)
+	}
 }
 
 // part runs a part of the probe that needs no arguments about the host. The
@@ -55,6 +72,8 @@ func part(name string) {
 		nestedMounts()
 	case "cgroups":
 		liftLimits()
+	case "climb":
+		tell("climb above the root", climb())
 	}
 }
 
