@@ -43,10 +43,17 @@ func furnished(env []string, dir string) map[string]string {
 		"XDG_CURRENT_DESKTOP": "XFCE", "XDG_MENU_PREFIX": "xfce-",
 		"XDG_CONFIG_DIRS": filepath.Join(dir, "xdg") + ":" + cmp.Or(value(env, "XDG_CONFIG_DIRS"), "/etc/xdg"),
 		"XDG_DATA_DIRS":   filepath.Join(dir, "share") + ":" + cmp.Or(value(env, "XDG_DATA_DIRS"), "/usr/local/share:/usr/share"),
+		// AT-SPI puts its socket there, or else into the user's home. Sockets on the
+		// disk would keep gVisor from saving the machine's memory.
+		"XDG_RUNTIME_DIR": RuntimeDir(dir),
 		// Store settings in a file, which can be written in advance.
 		"GSETTINGS_BACKEND": "keyfile",
 	}
 }
+
+// RuntimeDir returns the folder for sockets of the desktop's programs, which must
+// belong to the agent's user. dir is the folder that [Furnish] wrote to.
+func RuntimeDir(dir string) string { return filepath.Join(dir, "runtime") }
 
 // Bus returns the D-Bus daemon for the programs of the desktop and the agent. The caller
 // passes it a socket. D-Bus starts some programs itself, such as the settings daemon of

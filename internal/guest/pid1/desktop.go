@@ -59,7 +59,7 @@ func (d *Daemon) serveDisplay() error {
 	if err := os.MkdirAll(s.dir, 0o755); err != nil {
 		return err
 	}
-	if err := socketFolder(desktop.SocketDir); err != nil {
+	if err := errors.Join(socketFolder(desktop.SocketDir), d.ownFolder(desktop.RuntimeDir(s.dir))); err != nil {
 		return err
 	}
 	var err error
