@@ -166,6 +166,16 @@ func TestConfigExample(t *testing.T) {
 	if _, err := c.Git.Hosts(); err != nil {
 		t.Error(err)
 	}
+	// So are its optional parts about machines and images.
+	optional := regexp.MustCompile(`(?m)^# (?:machine|images):\n(?:#  .*\n)+`).FindAllString(ExampleConfig, -1)
+	text := regexp.MustCompile(`(?m)^# ?`).ReplaceAllString(strings.Join(optional, ""), "")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err = LoadConfig(file, func(string) string { return "from the environment" })
+	if err != nil || c.Machine.Image != "ubuntu:24.04" || !c.Machine.Docker || len(c.Images.Credentials) != 1 || len(c.Images.Credentials[0].Machines) != 1 {
+		t.Errorf("%s: %v", text, err)
+	}
 	for given, hint := range map[string]string{"": "--example > aloft.yaml", file: "in " + file} {
 		if says := DefaultConfig().missing(given); strings.Count(says, "\n") != 3 || !strings.Contains(says, hint) {
 			t.Errorf("without models and credentials: %s", says)
