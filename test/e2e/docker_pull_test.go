@@ -1,14 +1,14 @@
 package e2e
 
 import (
-	"archive/tar"
-	"bytes"
+	"compress/gzip"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -26,10 +26,10 @@ import (
 
 const registryToken = "t0ken-of-the-registry"
 
-// privateRegistry starts a registry that requires a login and has the given
-// images, which contain busybox. It listens on an address of the host that is
-// not loopback, because Docker uses no proxy for loopback.
-func privateRegistry(t *testing.T, busybox string, images ...string) (host string) {
+// privateRegistry starts a registry that requires a login. It listens on an
+// address of the host that is not loopback, because Docker uses no proxy for
+// loopback.
+func privateRegistry(t *testing.T) (host string) {
 	t.Helper()
 	inner := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -48,33 +48,22 @@ func privateRegistry(t *testing.T, busybox string, images ...string) (host strin
 	server.Listener = l
 	server.Start()
 	t.Cleanup(server.Close)
-	host = l.Addr().String()
-	data, err := os.ReadFile(busybox)
+	return l.Addr().String()
+}
+
+// pushImages stores images with the files of a tar archive in a private registry.
+func pushImages(t *testing.T, host, archive string, images map[string]v1.Config) {
+	t.Helper()
+	layer, err := tarball.LayerFromFile(archive, tarball.WithCompressionLevel(gzip.BestSpeed), tarball.WithCompressedCaching)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var files bytes.Buffer
-	w := tar.NewWriter(&files)
-	if err := w.WriteHeader(&tar.Header{Name: "bin/busybox", Mode: 0o755, Size: int64(len(data)), Typeflag: tar.TypeReg}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Write(data); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files.Bytes())), nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, image := range images {
+	for image, config := range images {
 		img, err := mutate.AppendLayers(empty.Image, layer)
 		if err != nil {
 			t.Fatal(err)
 		}
-		img, err = mutate.Config(img, v1.Config{Entrypoint: []string{"/bin/busybox"}, Cmd: []string{"echo", "ran", image}})
-		if err != nil {
+		if img, err = mutate.Config(img, config); err != nil {
 			t.Fatal(err)
 		}
 		ref, err := name.ParseReference(host+"/"+image, name.Insecure)
@@ -85,7 +74,16 @@ func privateRegistry(t *testing.T, busybox string, images ...string) (host strin
 			t.Fatal(err)
 		}
 	}
-	return host
+}
+
+// archive returns a tar archive of files in the folder dir.
+func archive(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "files.tar")
+	if out, err := exec.Command("tar", append([]string{"-C", dir, "-cf", file}, args...)...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return file
 }
 
 // hostAddress returns an address of this host that is not loopback.
@@ -111,7 +109,12 @@ func hostAddress(t *testing.T) string {
 func TestDockerPull(t *testing.T) {
 	t.Parallel()
 	image := dockerImage(t)
-	host := privateRegistry(t, image+"/bin/busybox", "team/app:1", "team/closed:1", "team/own:1", "other/app:1")
+	host := privateRegistry(t)
+	images := map[string]v1.Config{}
+	for _, name := range []string{"team/app:1", "team/closed:1", "team/own:1", "other/app:1"} {
+		images[name] = v1.Config{Entrypoint: []string{"/bin/busybox"}, Cmd: []string{"echo", "ran", name}}
+	}
+	pushImages(t, host, archive(t, image, "bin/busybox"), images)
 	git := gittest.New(t)
 	own := git.Repo("team/own", map[string]string{
 		"README.md":                "own\n",
