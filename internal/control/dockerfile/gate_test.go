@@ -33,6 +33,21 @@ func testGate(t testing.TB) gate {
 	}
 }
 
+// TestGateLetsReferenceImagesThrough checks that Aloft builds the Dockerfiles of
+// its own reference images.
+func TestGateLetsReferenceImagesThrough(t *testing.T) {
+	for name, base := range map[string]string{"debian": "docker.io/library/debian:13", "ubuntu": "docker.io/library/ubuntu:24.04"} {
+		text, err := os.ReadFile("../../../images/" + name + "/Dockerfile")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := testGate(t).pass(string(text))
+		if err != nil || len(got.bases) != 1 || got.bases[0].Ref != base {
+			t.Errorf("%s: based on %+v, %v", name, got.bases, err)
+		}
+	}
+}
+
 const digest = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 
 func TestGateLetsThrough(t *testing.T) {
