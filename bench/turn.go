@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -26,7 +27,10 @@ type provider struct {
 	asked    []time.Time // when each request had been read
 	answered []time.Time // when each response had been written
 	last     []byte      // the newest request
+	first    [][]byte    // the first requests, at most maxFirst
 }
+
+const maxFirst = 50
 
 // chunks returns the events of a response that calls Shell with that id, or of
 // the final message.
@@ -62,6 +66,9 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if counted {
 		p.asked, p.last = append(p.asked, time.Now()), body
+		if len(p.first) < maxFirst {
+			p.first = append(p.first, body)
+		}
 	}
 	p.mu.Unlock()
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -116,7 +123,48 @@ func turns() (rows []row, err error) {
 		{"the same, 90 of 100 within", ms(percentile(first, 90)), "", "", ""},
 		{fmt.Sprintf("the same, turns %d–%d", n-few+1, n), ms(median(last)), ms(median(first)), times(median(last), median(first)) + " the first ones", "flat"},
 	}
+	hits, err := hitRate(p.first)
+	if err != nil {
+		return nil, err
+	}
+	rows = append(rows, row{fmt.Sprintf("prompt cache: share of the prompts that hits, turns 2–%d", len(p.first)), fmt.Sprintf("%.1f%%", 100*hits), "", "", "≥ 95%"})
 	return append(rows, p.parts(written, few, bare)...), nil
+}
+
+// hitRate returns the share of the prompts' bytes that a provider can read from
+// its cache: the tools if they have not changed, and then the messages up to the
+// first one that differs from the previous request. The first request is not
+// counted.
+func hitRate(requests [][]byte) (float64, error) {
+	type prompt struct{ Tools, Messages []json.RawMessage }
+	var before prompt
+	hits, all := 0, 0
+	for n, body := range requests {
+		var now prompt
+		if err := json.Unmarshal(body, &now); err != nil {
+			return 0, err
+		}
+		same := true
+		count := func(was, is []json.RawMessage) {
+			for i, part := range is {
+				same = same && i < len(was) && bytes.Equal(was[i], part)
+				if n > 0 {
+					all += len(part)
+				}
+				if n > 0 && same {
+					hits += len(part)
+				}
+			}
+		}
+		count(before.Tools, now.Tools)
+		same = same && len(before.Tools) == len(now.Tools)
+		count(before.Messages, now.Messages)
+		before = now
+	}
+	if all == 0 {
+		return 0, errors.New("there is no second prompt")
+	}
+	return float64(hits) / float64(all), nil
 }
 
 // work runs an agent with the model until the run ends.
