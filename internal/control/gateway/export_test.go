@@ -25,3 +25,6 @@ func HoldLargePush(g *Gateway) (end func()) {
 	slots <- struct{}{}
 	return func() { <-slots }
 }
+
+// AwaitNotes waits until the notes of all pushes are written.
+func (g *Gateway) AwaitNotes() { g.noting.Wait() }

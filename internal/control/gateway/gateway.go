@@ -61,6 +61,9 @@ type Config struct {
 	// Hold counts that a push of the agent is unpacked, with the memory in bytes that
 	// it may use, until release is called. nil counts nothing.
 	Hold func(agentID string, bytes int64) (release func())
+	// Notes makes the gateway write a git note for each commit that a run has
+	// pushed, and push the notes; see [mirror.Mirror.Note].
+	Notes bool
 }
 
 // Network checks hosts that the operator's configuration does not name, and
@@ -85,6 +88,11 @@ type Gateway struct {
 	unpacking   [2]lane       // concurrency limits for unpacking small and large pushes
 	pushWait    time.Duration // timeout of a push that waits in a lane
 
+	notes     bool
+	noting    sync.WaitGroup  // notes that are being written
+	noteCtx   context.Context // ends when the gateway closes
+	stopNotes context.CancelFunc
+
 	mu       sync.Mutex
 	sessions map[[32]byte]*session // by hash of the credential
 }
@@ -97,6 +105,8 @@ func New(c Config) (*Gateway, error) {
 		maxPack: c.MaxPack, maxRequests: c.MaxRequests, large: make(chan struct{}, maxLarge), sessions: map[[32]byte]*session{},
 		room: c.Room, hold: c.Hold, unpacking: lanes(), pushWait: maxPushWait,
 	}
+	g.notes = c.Notes
+	g.noteCtx, g.stopNotes = context.WithCancel(context.Background())
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
 	}
@@ -133,6 +143,8 @@ func (g *Gateway) Close() error {
 	clear(g.sessions)
 	g.mu.Unlock()
 	g.serving.Wait()
+	g.stopNotes()
+	g.noting.Wait()
 	g.lfs.Close()
 	return g.mirrors.Close()
 }

@@ -102,6 +102,9 @@ func (q *request) push(ctx context.Context) {
 		attrs = append(attrs, "err", err)
 	}
 	q.log("git push", outcome, attrs...)
+	if q.g.notes && out.Reason == "" {
+		q.note(c.Old, c.New)
+	}
 	q.report(p, []verdict{{c.Ref, out.Reason}}, out.Words)
 }
 
