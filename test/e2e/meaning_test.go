@@ -25,13 +25,15 @@ func TestSearchByMeaning(t *testing.T) {
 	})
 	a := start(t, scripted(t, `
 scripts:
-  - turns:
+  - match: find it
+    turns:
       - calls:
           - {tool: SemSearch, args: {query: "repair car"}}
       - calls:
           - {tool: Shell, args: {command: "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -c 'sk-[e]mbed'; curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:26497/v1/models"}}
       - text: Done.
-  - turns:
+  - match: again
+    turns:
       - calls:
           - {tool: SemSearch, args: {query: "repair car"}}
       - text: Done.
