@@ -174,6 +174,7 @@ func (a *assembly) openGateway(context.Context) error {
 		Hold: func(agentID string, bytes int64) (release func()) {
 			return a.ledger.Tally.Hold(ledger.Holding{Kind: ledger.Push, AgentID: agentID}, bytes)
 		},
+		Notes: c.Notes,
 	})
 	if err != nil {
 		return err

@@ -188,7 +188,7 @@ type telemetryConfig struct {
 func DefaultConfig() Config {
 	return Config{
 		Models:    []ModelConfig{{ID: "scripted", Provider: "scripted"}},
-		Git:       gitserver.Config{AuthorName: "Aloft", AuthorEmail: "aloft@localhost"},
+		Git:       gitserver.Config{AuthorName: "Aloft", AuthorEmail: "aloft@localhost", Notes: true},
 		Machine:   machineConfig{Image: "host", PIDs: 4096, MemoryBytes: container.DefaultMemory(), DiskBytes: disk.Half, IdleMinutes: 30, RetentionDays: 30},
 		Artifacts: artifactsConfig{MaxBytes: artifact.DefaultLimits.Size},
 		Images:    imagesConfig{Recheck: "1h", Unused: "168h", Builder: "auto", BuildNetwork: dockerfile.Machine},

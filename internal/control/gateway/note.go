@@ -39,36 +39,47 @@ type Blamed struct {
 }
 
 // Blame returns which commits, and so which runs, have changed the lines of
-// files on a branch. base is a branch, tag or commit, and may be empty: then
-// all lines are told of, otherwise those that changed since the merge base.
+// files at tip: a branch, tag or commit. base is another, and may be empty: then
+// it tells of all lines, otherwise of those that changed since the merge base.
 // Files that do not exist are left out. If paths is empty, the files that have
 // changed since base are read. It returns the errors of [Gateway.Check].
-func (g *Gateway) Blame(ctx context.Context, repoURL, base, branch string, paths []string) (Blamed, error) {
+func (g *Gateway) Blame(ctx context.Context, repoURL, base, tip string, paths []string) (Blamed, error) {
 	out := Blamed{Files: map[string][]Lines{}}
 	if base == "" && len(paths) == 0 {
 		return out, fault.Invalid("name files, or a commit since which they changed")
 	}
-	m, from, tip, err := g.between(ctx, repoURL, orBranch(base, branch), branch)
+	r, m, err := g.open(repoURL)
 	if err != nil {
+		return out, err
+	}
+	if _, err := m.Refresh(ctx, r); err != nil {
+		return out, err
+	}
+	end, err := m.Resolve(ctx, r, tip)
+	if err != nil || end.Commit == "" {
 		return out, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, allBlameTime)
 	defer cancel()
 	since := ""
 	if base != "" {
-		if since, err = m.MergeBase(ctx, from, tip); err != nil {
+		start, err := m.Resolve(ctx, r, base)
+		if err != nil || start.Commit == "" {
+			return out, err
+		}
+		if since, err = m.MergeBase(ctx, start.Commit, end.Commit); err != nil {
 			return out, err
 		}
 	}
 	if len(paths) == 0 {
-		if paths, err = m.Changed(ctx, since, tip); err != nil {
+		if paths, err = m.Changed(ctx, since, end.Commit); err != nil || len(paths) == 0 {
 			return out, err
 		}
 	}
 	if out.More = len(paths) > maxBlamed; out.More {
 		paths = paths[:maxBlamed]
 	}
-	files, _, err := m.Tree(ctx, tip, paths)
+	files, _, err := m.Tree(ctx, end.Commit, paths)
 	if err != nil {
 		return out, err
 	}
@@ -76,18 +87,9 @@ func (g *Gateway) Blame(ctx context.Context, repoURL, base, branch string, paths
 		if _, ok := files[name]; !ok || out.Files[name] != nil {
 			continue
 		}
-		lines, err := m.Blame(ctx, since, tip, name)
-		if err != nil {
+		if out.Files[name], err = m.Blame(ctx, since, end.Commit, name); err != nil {
 			return out, err
 		}
-		out.Files[name] = lines
 	}
 	return out, nil
-}
-
-func orBranch(base, branch string) string {
-	if base == "" {
-		return branch
-	}
-	return base
 }

@@ -24,7 +24,7 @@ func note(t *testing.T, w *world, commit string) string {
 // blamed returns the result of Blame as one line for each range.
 func blamed(t *testing.T, w *world, url, base, branch string, paths ...string) (all []string) {
 	t.Helper()
-	got, err := w.gw.Blame(t.Context(), url, base, branch, paths)
+	got, err := w.gw.Blame(t.Context(), url, base, "refs/heads/"+branch, paths)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestNotes(t *testing.T) {
 	if diff := cmp.Diff([]string{"a.txt x-x  ", "a.txt xx-xx bc-1 run-1", "a.txt xxx-xxx bc-1 run-2", "c.txt x-x  "}, blamed(t, w, url, "", branch, "a.txt", "c.txt")); diff != "" {
 		t.Errorf("of all lines: %s", diff)
 	}
-	if _, err := w.gw.Blame(t.Context(), url, "", branch, nil); err == nil {
+	if _, err := w.gw.Blame(t.Context(), url, "", "refs/heads/"+branch, nil); err == nil {
 		t.Error("Blame of no files succeeds")
 	}
 

@@ -78,6 +78,9 @@ type Tools struct {
 	// pushed to the agent's repositories. Its faults are for the model. If it
 	// is nil, an agent cannot apply such changes.
 	Patches func(ctx context.Context, s *agent.State, otherID string) ([]tool.Patch, error)
+	// Attribution says which runs wrote lines that have been pushed; nil if the
+	// server does not know.
+	Attribution controltool.Attributor
 }
 
 // Team holds the settings of the team and the agent's owner for a run.

@@ -89,7 +89,7 @@ func (t *thread) serve(ctx context.Context, c agent.Call) (outcome, error) {
 	}
 	began := time.Now()
 	act := map[string]func(context.Context, conversation.ToolCall) (tool.Result, error){
-		task.ManagePull: t.manage, searchWeb: t.searchWeb,
+		task.ManagePull: t.manage, searchWeb: t.searchWeb, controltool.Attribution: t.attribute,
 	}[c.Name]
 	if act != nil {
 		result, err := act(ctx, c.ToolCall)
@@ -106,6 +106,11 @@ func (t *thread) serve(ctx context.Context, c agent.Call) (outcome, error) {
 // manage runs a PrManagement call.
 func (t *thread) manage(ctx context.Context, c conversation.ToolCall) (tool.Result, error) {
 	return t.requests.Manage(ctx, c, t.machine)
+}
+
+// attribute runs an AiAttribution call.
+func (t *thread) attribute(ctx context.Context, c conversation.ToolCall) (tool.Result, error) {
+	return controltool.Attribute(ctx, c, t.rec.Snapshot(), t.Tools.Attribution)
 }
 
 // consult runs a call in which the agent asks a person something. The answer is

@@ -243,6 +243,9 @@ func (anyRemote) Check(context.Context, string, string) (gateway.RefInfo, error)
 func (anyRemote) Reach(context.Context, gateway.ReachRequest) gateway.Reached {
 	return gateway.Reached{}
 }
+func (anyRemote) Blame(context.Context, string, string, string, []string) (gateway.Blamed, error) {
+	return gateway.Blamed{}, nil
+}
 func (anyRemote) Patch(context.Context, string, string, string, int) (gateway.Patch, error) {
 	return gateway.Patch{}, nil
 }

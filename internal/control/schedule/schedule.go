@@ -65,6 +65,7 @@ type Config struct {
 type Gateway interface {
 	Diff(ctx context.Context, repoURL, base, branch string, limit int) (diff string, truncated bool, err error)
 	Patch(ctx context.Context, repoURL, base, branch string, limit int) (gateway.Patch, error)
+	Blame(ctx context.Context, repoURL, base, tip string, paths []string) (gateway.Blamed, error)
 }
 
 // Scheduler runs loops. Its methods are safe for concurrent use.

@@ -75,7 +75,7 @@ func (w *worker) run() {
 		return
 	}
 	tools := w.s.Tools
-	tools.Patches = w.s.patches
+	tools.Patches, tools.Attribution = w.s.patches, w.s.attribution
 	err = loop.Run(w.ctx, w.agentID, loop.Config{
 		Journal: w.s.Journal, Owner: w.s.Owner, Models: loop.Models{Model: m, Info: info, Named: w.s.Model, Fast: fast},
 		Machine: w.machine.Ready, Shortages: w.machine.Shortages, Review: w.s.Review,

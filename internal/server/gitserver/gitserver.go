@@ -15,6 +15,9 @@ type Config struct {
 	LFSHosts     []string `yaml:"lfs_hosts"` // hosts outside public networks that may serve LFS objects
 	AuthorName   string   `yaml:"author_name"`
 	AuthorEmail  string   `yaml:"author_email"`
+	// Notes makes the server write a git note for each commit of an agent, and
+	// push the notes to refs/notes/aloft.
+	Notes bool `yaml:"notes"`
 }
 
 // Credential is a credential for all repositories below a URL.

@@ -21,12 +21,18 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Report which lines of files an agent wrote.
+// Find out which agents and runs last changed the lines of files. Only pushed
+// commits are known: of your own work, what your branch has at its server. Lines
+// that no run of an agent has changed are listed with their commit only.
 type AiAttributionArgs struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	FilePaths     []string               `protobuf:"bytes,1,rep,name=file_paths,json=filePaths,proto3" json:"file_paths,omitempty"`
-	CommitHashes  []string               `protobuf:"bytes,2,rep,name=commit_hashes,json=commitHashes,proto3" json:"commit_hashes,omitempty"`
-	ToolCallId    string                 `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Absolute paths, or paths relative to the workspace, at most 100. By default
+	// the files that your branch has changed, and only the lines that it has
+	// changed.
+	FilePaths []string `protobuf:"bytes,1,rep,name=file_paths,json=filePaths,proto3" json:"file_paths,omitempty"`
+	// Only the lines of these commits; ids may be shortened to 7 digits.
+	CommitHashes  []string `protobuf:"bytes,2,rep,name=commit_hashes,json=commitHashes,proto3" json:"commit_hashes,omitempty"`
+	ToolCallId    string   `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -126,12 +132,17 @@ func (x *AiAttributionSuccess) GetLines() []*AttributedLines {
 	return nil
 }
 
+// AttributedLines is a range of lines that one commit last changed. Lines count
+// from 1; the last line is included.
 type AttributedLines struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	StartLine     int32                  `protobuf:"varint,2,opt,name=start_line,json=startLine,proto3" json:"start_line,omitempty"`
-	EndLine       int32                  `protobuf:"varint,3,opt,name=end_line,json=endLine,proto3" json:"end_line,omitempty"`
-	AgentId       string                 `protobuf:"bytes,4,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Path      string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	StartLine int32                  `protobuf:"varint,2,opt,name=start_line,json=startLine,proto3" json:"start_line,omitempty"`
+	EndLine   int32                  `protobuf:"varint,3,opt,name=end_line,json=endLine,proto3" json:"end_line,omitempty"`
+	// The agent and the run that made the commit; empty if none is known.
+	AgentId       string `protobuf:"bytes,4,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	RunId         string `protobuf:"bytes,5,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	CommitHash    string `protobuf:"bytes,6,opt,name=commit_hash,json=commitHash,proto3" json:"commit_hash,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -190,6 +201,20 @@ func (x *AttributedLines) GetEndLine() int32 {
 func (x *AttributedLines) GetAgentId() string {
 	if x != nil {
 		return x.AgentId
+	}
+	return ""
+}
+
+func (x *AttributedLines) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *AttributedLines) GetCommitHash() string {
+	if x != nil {
+		return x.CommitHash
 	}
 	return ""
 }
@@ -332,28 +357,32 @@ var File_agent_v1_ai_attribution_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_ai_attribution_tool_proto_rawDesc = "" +
 	"\n" +
-	"\"agent/v1/ai_attribution_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\x7f\n" +
+	"\"agent/v1/ai_attribution_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\xa7\x01\n" +
 	"\x11AiAttributionArgs\x12\x1d\n" +
 	"\n" +
 	"file_paths\x18\x01 \x03(\tR\tfilePaths\x12#\n" +
 	"\rcommit_hashes\x18\x02 \x03(\tR\fcommitHashes\x12&\n" +
 	"\ftool_call_id\x18\x03 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId\"G\n" +
+	"toolCallId:&\x8a\xb5\x18\"\n" +
+	"\rAiAttribution\x12\raiAttribution\x18\x01 \x02\"G\n" +
 	"\x14AiAttributionSuccess\x12/\n" +
-	"\x05lines\x18\x01 \x03(\v2\x19.agent.v1.AttributedLinesR\x05lines\"z\n" +
+	"\x05lines\x18\x01 \x03(\v2\x19.agent.v1.AttributedLinesR\x05lines\"\xb2\x01\n" +
 	"\x0fAttributedLines\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1d\n" +
 	"\n" +
 	"start_line\x18\x02 \x01(\x05R\tstartLine\x12\x19\n" +
 	"\bend_line\x18\x03 \x01(\x05R\aendLine\x12\x19\n" +
-	"\bagent_id\x18\x04 \x01(\tR\aagentId\"\x88\x01\n" +
+	"\bagent_id\x18\x04 \x01(\tR\aagentId\x12\x15\n" +
+	"\x06run_id\x18\x05 \x01(\tR\x05runId\x12\x1f\n" +
+	"\vcommit_hash\x18\x06 \x01(\tR\n" +
+	"commitHash\"\x88\x01\n" +
 	"\x13AiAttributionResult\x12:\n" +
 	"\asuccess\x18\x01 \x01(\v2\x1e.agent.v1.AiAttributionSuccessH\x00R\asuccess\x12+\n" +
 	"\x05error\x18\x02 \x01(\v2\x13.agent.v1.ToolErrorH\x00R\x05errorB\b\n" +
-	"\x06result\"\xdf\x01\n" +
+	"\x06result\"\xb8\x01\n" +
 	"\x15AiAttributionToolCall\x12/\n" +
 	"\x04args\x18\x01 \x01(\v2\x1b.agent.v1.AiAttributionArgsR\x04args\x125\n" +
-	"\x06result\x18\x02 \x01(\v2\x1d.agent.v1.AiAttributionResultR\x06result:^\x92\xb5\x18Za record of who wrote each line, which the server does not keep: use git log and git blameB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
+	"\x06result\x18\x02 \x01(\v2\x1d.agent.v1.AiAttributionResultR\x06result:7\x92\xb5\x183the server, which writes notes about pushed commitsB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
 
 var (
 	file_agent_v1_ai_attribution_tool_proto_rawDescOnce sync.Once
