@@ -29,9 +29,9 @@ func TestEmbeddingModelConfig(t *testing.T) {
 		t.Errorf("none: %+v, %v", c.EmbeddingModel, err)
 	}
 	for text, want := range map[string]string{
-		"{name: x}":                                      "embedding_model.provider is missing",
-		"{provider: google, name: x}":                    `embedding_model.provider: invalid value "google"`,
-		"{provider: openai}":                             "embedding_model.name is missing",
+		"{name: x}":                   "embedding_model.provider is missing",
+		"{provider: google, name: x}": `embedding_model.provider: invalid value "google"`,
+		"{provider: openai}":          "embedding_model.name is missing",
 		"{provider: openai, name: x, api_key_env: NONE}": "embedding_model.api_key_env: the variable NONE is not set",
 		"{provider: openai, name: x, base_url: 'host'}":  "embedding_model.base_url: invalid address",
 		"{provider: openai, name: x, dimensions: 3}":     "dimensions",

@@ -56,7 +56,7 @@ func TestEncodeCall(t *testing.T) {
 
 func TestEncodeCallTellsTheModelWhatIsWrong(t *testing.T) {
 	for name, c := range map[string]struct{ tool, args, field, want string }{
-		"NoSuchTool":      {"Dance", `{}`, "", `there is no tool "Dance"; there are ApplyAgentDiff, AskQuestion, Await, CallMcpTool`},
+		"NoSuchTool":      {"Dance", `{}`, "", `there is no tool "Dance"; there are AiAttribution, ApplyAgentDiff, AskQuestion, Await, CallMcpTool`},
 		"NotJSON":         {"Grep", `{"pattern": "x"`, "", "not a JSON object"},
 		"NotAnObject":     {"Grep", `["x"]`, "", "not a JSON object"},
 		"Nothing":         {"Grep", ``, "pattern", "pattern is missing"},

@@ -24,6 +24,7 @@ import (
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
 	"aloft/internal/control/store/sqlite"
+	controltool "aloft/internal/control/tool"
 	"aloft/internal/conversation"
 	"aloft/internal/environment"
 	"aloft/internal/fault"
@@ -43,10 +44,12 @@ type rig struct {
 	review  loop.Reviewer
 	// scripts are the install scripts that agents proposed for later machines.
 	scripts scripts
-	pulls   *pulls // nil if there is no forge
-	allowed allowance.Amount
-	mcp     offer.Servers
-	change  func(*loop.Config) // nil if the test changes nothing
+	// attribution says who wrote lines; nil if the server does not know.
+	attribution controltool.Attributor
+	pulls       *pulls // nil if there is no forge
+	allowed     allowance.Amount
+	mcp         offer.Servers
+	change      func(*loop.Config) // nil if the test changes nothing
 }
 
 type scripts struct{ kept []string }
@@ -109,7 +112,7 @@ func (r *rig) config() loop.Config {
 	c := loop.Config{
 		Journal: r.store, Models: loop.Models{Model: &r.model, Info: r.info}, Logger: slog.New(slog.DiscardHandler),
 		Review:  r.review,
-		Tools:   loop.Tools{Scripts: &r.scripts, MCP: r.mcp},
+		Tools:   loop.Tools{Scripts: &r.scripts, MCP: r.mcp, Attribution: r.attribution},
 		Team:    loop.Team{Allowed: func(context.Context, agent.Agent) (allowance.Amount, error) { return r.allowed, nil }},
 		Machine: func(context.Context, *agent.State, journal.Record) (remote.Machine, error) { return r.machine, r.err },
 	}

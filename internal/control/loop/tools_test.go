@@ -1,6 +1,7 @@
 package loop_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -36,6 +37,7 @@ func TestToolsOfTheServer(t *testing.T) {
 			review: "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -0,0 +1 @@\n+x\n",
 			calls:  []string{`ReportFindings {"findings":[{"path":"x","line":1,"severity":"FINDING_SEVERITY_LOW","title":"t","body":"b"}]}`}, want: "Accepted as F-1: x:1",
 		},
+		"AiAttribution": {calls: []string{`AiAttribution {"file_paths":["a.go"]}`}, want: "  1-2 commit 0123456789ab agent bc-1 run run-1"},
 		"PrManagement": {
 			calls: []string{`PrManagement {"action":"PR_ACTION_CREATE","title":"Mend it"}`}, want: "The pull request is at ",
 		},
@@ -56,6 +58,9 @@ func TestToolsOfTheServer(t *testing.T) {
 				r = r.reviewer(c.review)
 			}
 			r.searchable()
+			r.attribution = func(context.Context, *agent.State, []string) ([]tool.Attributed, error) {
+				return []tool.Attributed{{Path: "a.go", First: 1, Last: 2, Commit: "0123456789ab", AgentID: "bc-1", RunID: "run-1"}}, nil
+			}
 			r.pulls = &pulls{}
 			r.reviewed(permit.RunEverything, "")
 			if c.answer != nil {
