@@ -42,6 +42,7 @@ type Servers struct {
 	Config
 	adding   sync.Mutex
 	renewing keylock.Locks[string] // serializes renewals per sign-in
+	asked    challenges
 }
 
 // New returns the servers for the configuration.
@@ -81,6 +82,7 @@ func targetOf(server mcp.Server) (Target, *secrets) {
 func (s *Servers) target(server mcp.Server, user User, hc *http.Client) (Target, *secrets) {
 	t, hidden := targetOf(server)
 	key := s.signInKey(server, user)
+	t.Refused = func(u *Unauthorized) { s.asked.set(user.ID, key, u) }
 	var mu sync.Mutex
 	var known string
 	var at time.Time

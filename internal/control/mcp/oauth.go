@@ -103,6 +103,7 @@ type signInRequest struct {
 	redirect  string   // where the provider sends the browser afterwards
 	prefix    string   // prefix of the state
 	client    Client   // client that a person has configured; its ID is "" if there is none
+	more      []string // scopes to request in addition to those that the server asks for
 	before    grant    // grant of an earlier sign-in, whose client is reused if possible
 }
 
@@ -114,6 +115,11 @@ func begin(ctx context.Context, hc *http.Client, r signInRequest) (visit, string
 	g, meta, err := discover(ctx, hc, r.serverURL, r.challenge, r.client.Scopes)
 	if err != nil {
 		return visit{}, "", signInFault(err)
+	}
+	for _, scope := range r.more {
+		if !slices.Contains(g.Scopes, scope) && len(g.Scopes) < maxScopes {
+			g.Scopes = append(g.Scopes, scope)
+		}
 	}
 	g.RedirectURL = r.redirect
 	if err := register(ctx, hc, &g, meta, r.client, r.before); err != nil {

@@ -29,6 +29,7 @@ const (
 	maxMessage    = 8 << 20  // bytes of one message
 	maxReply      = 32 << 20 // bytes of one response; a stream counts as one
 	maxPages      = 20       // maximum pages of one list
+	maxResumes    = 3        // how often a stream that a server has ended is resumed, which sends no call again
 )
 
 // Target is the address of a server and how to talk to it.
@@ -42,6 +43,9 @@ type Target struct {
 	// token that the server has just refused; Token then returns another one if
 	// possible. The function may be nil.
 	Token func(ctx context.Context, refused string) (string, error)
+	// Refused is told of every response that requires a sign-in or more scopes.
+	// It may be nil.
+	Refused func(*Unauthorized)
 }
 
 // Unauthorized is the error of a server that requires a sign-in.
@@ -86,7 +90,7 @@ func open(ctx context.Context, client *http.Client, t Target, version string) (*
 	late := time.AfterFunc(connectWithin, end)
 	gone := context.AfterFunc(ctx, end)
 	var transport sdk.Transport = &sdk.StreamableClientTransport{
-		Endpoint: t.URL, HTTPClient: mine, MaxRetries: -1, DisableStandaloneSSE: true, MaxEventSize: maxMessage,
+		Endpoint: t.URL, HTTPClient: mine, MaxRetries: maxResumes, DisableStandaloneSSE: true, MaxEventSize: maxMessage,
 	}
 	if t.SSE {
 		transport = &sdk.SSEClientTransport{Endpoint: t.URL, HTTPClient: mine, MaxEventSize: maxMessage}
@@ -243,7 +247,11 @@ func (c *credentials) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	switch resp.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
-		a.unauthorized.Store(&Unauthorized{Challenge: resp.Header.Values("WWW-Authenticate"), Status: resp.StatusCode})
+		u := &Unauthorized{Challenge: resp.Header.Values("WWW-Authenticate"), Status: resp.StatusCode}
+		a.unauthorized.Store(u)
+		if c.target.Refused != nil {
+			c.target.Refused(u)
+		}
 	default:
 		if resp.StatusCode >= 400 {
 			a.refused.Store(&refusedError{resp.StatusCode})

@@ -136,14 +136,20 @@ func (s *Servers) BeginSignIn(ctx context.Context, foreign *agent.Egress, server
 	if err := s.forgetVisits(ctx, user.ID); err != nil {
 		return "", "", err
 	}
-	challenge, err := s.challenge(ctx, reach, server)
-	if err != nil {
-		return "", "", err
+	asked := s.asked.get(user.ID, key)
+	if asked == nil {
+		if asked, err = s.challenge(ctx, reach, server); err != nil {
+			return "", "", err
+		}
+	}
+	var more []string
+	if asked.Status == http.StatusForbidden { // the token lacks scopes: keep those that it has
+		more = before.Scopes
 	}
 	hc := reach.Converse(maxMetadata)
 	defer hc.CloseIdleConnections()
 	v, address, err := begin(ctx, hc, signInRequest{
-		serverURL: server.URL, challenge: challenge, redirect: cmp.Or(back.Home, s.PublicURL()) + CallbackPath,
+		serverURL: server.URL, challenge: asked.Challenge, more: more, redirect: cmp.Or(back.Home, s.PublicURL()) + CallbackPath,
 		prefix: strconv.FormatInt(user.ID, 10) + ".", client: clientOf(server), before: before,
 	})
 	if err != nil {
@@ -160,17 +166,20 @@ func (s *Servers) BeginSignIn(ctx context.Context, foreign *agent.Egress, server
 	return address, v.State, err
 }
 
-// challenge sends an unauthenticated request and returns the server's
-// WWW-Authenticate headers.
-func (s *Servers) challenge(ctx context.Context, reach *outbound.Client, server mcp.Server) ([]string, error) {
+// challenge sends unauthenticated requests and returns the server's refusal. Some
+// servers refuse only requests for their tools.
+func (s *Servers) challenge(ctx context.Context, reach *outbound.Client, server mcp.Server) (*Unauthorized, error) {
 	t, hidden := targetOf(server)
 	opened, err := open(ctx, reach.Converse(maxReply), t, s.Version)
 	if err == nil {
+		_, err = opened.list(ctx, server, hidden.redactor())
 		opened.close()
+	}
+	if err == nil {
 		return nil, fault.Conflict("the server does not require a sign-in").Named("mcp_open").Hint("use it as it is")
 	}
 	if u, ok := errors.AsType[*Unauthorized](err); ok {
-		return u.Challenge, nil
+		return u, nil
 	}
 	return nil, Failure(err, hidden.redactor())
 }
@@ -212,6 +221,7 @@ func (s *Servers) EndSignIn(ctx context.Context, state, kept, code, iss string) 
 		if err != nil {
 			return userID, v.Back, err
 		}
+		s.asked.set(userID, v.Key, nil)
 		return userID, v.Back, s.keepGrant(ctx, userID, v.Key, g)
 	}
 	return 0, ReturnTo{}, unknown
