@@ -60,7 +60,7 @@ var doors = map[string]door{
 	"internal/guest/pid1/apisocket.go listener":      {1, "all programs of the machine, to what they are told of the agent", "cmd/pod-daemon/management_test.go TestMetadata"},
 	"internal/guest/pid1/apisocket.go server":        {1, "the same", "cmd/pod-daemon/management_test.go TestMetadata"},
 	"internal/guest/pid1/apisocket.go route":         {4, "the same", "cmd/pod-daemon/management_test.go TestMetadata"},
-	"internal/guest/pid1/boot.go listener":           {2, "all programs of the machine, to git, with the run's token, and traces", "internal/control/gateway/refuse_test.go TestCredential"},
+	"internal/guest/pid1/boot.go listener":           {1, "all programs of the machine, to git, with the run's token, to traces, and to the model for embeddings, within the agent's budget", "internal/control/gateway/refuse_test.go TestCredential"},
 	"cmd/exec-daemon/main.go listener":               {2, "pod-daemon, with a token", "cmd/exec-daemon/options_test.go TestBothPorts"},
 	"internal/guest/execd/execd.go server":           {2, "the same", "internal/guest/execd/control_test.go TestEveryRequestNeedsTheToken"},
 	"internal/guest/execd/execd.go route":            {1, "the same", "internal/guest/execd/control_test.go TestEveryRequestNeedsTheToken"},
