@@ -12,7 +12,8 @@ import (
 // searchConfig configures the provider of the tool WebSearch. Without a
 // provider, agents do not have the tool.
 type searchConfig struct {
-	Provider string `yaml:"provider"` // searxng, brave, tavily or exa
+	Provider string `yaml:"provider"` // searxng, brave, tavily, exa, anthropic or openai
+	Model    string `yaml:"model"`    // the model that searches; required for anthropic and openai
 	URL      string `yaml:"url"`      // base address; required for searxng
 	Key      string `yaml:"key"`      // the provider's API key
 	KeyEnv   string `yaml:"key_env"`  // or the environment variable with the key
@@ -20,7 +21,7 @@ type searchConfig struct {
 }
 
 func (c searchConfig) provider() websearch.Config {
-	return websearch.Config{Provider: c.Provider, URL: c.URL, Key: c.Key}
+	return websearch.Config{Provider: c.Provider, URL: c.URL, Key: c.Key, Model: c.Model}
 }
 
 func (c *searchConfig) check(dir string, getenv func(string) string) error {

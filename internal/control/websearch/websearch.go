@@ -1,5 +1,6 @@
 // Package websearch searches the web with the provider that the operator has
-// configured: a SearXNG server, Brave, Tavily or Exa. It connects only to the
+// configured: a SearXNG server, Brave, Tavily, Exa, or a model of Anthropic or
+// OpenAI that searches itself. It connects only to the
 // configured address: redirects are errors, because they could lead the query
 // and the key to somebody else.
 package websearch
@@ -34,18 +35,21 @@ const (
 	maxValues  = 50_000 // JSON values of a response
 	maxBody    = 4 << 20
 	within     = 30 * time.Second
-	maxWait    = 10 * time.Second // maximum wait for a rate limit
-	maxTries   = 3
+	// modelWithin is the timeout for a model, which reads what it finds.
+	modelWithin = 2 * time.Minute
+	maxWait     = 10 * time.Second // maximum wait for a rate limit
+	maxTries    = 3
 )
 
 // Providers lists the providers that can be configured.
-var Providers = []string{"searxng", "brave", "tavily", "exa"}
+var Providers = []string{"searxng", "brave", "tavily", "exa", "anthropic", "openai"}
 
 // Config selects a provider.
 type Config struct {
 	Provider string // one of Providers
 	URL      string // base address of the API; required for searxng; other providers have a default
 	Key      string // required except for searxng, which uses it as a bearer token for a proxy in front of it
+	Model    string // name of the model that searches; only for anthropic and openai, which require it
 	// Wait waits before a search that exceeded the rate limit is retried; nil
 	// waits for the time that the provider asks for.
 	Wait func(context.Context, time.Duration) error
@@ -64,6 +68,10 @@ func (c Config) Check() error {
 		return fmt.Errorf("url is missing: give the address of the %s server, such as https://search.example.com", c.Provider)
 	case c.Key == "" && known.keyed:
 		return fmt.Errorf("key is missing: %s needs one; set key_env or key_file", c.Provider)
+	case c.Model == "" && known.modeled:
+		return fmt.Errorf("model is missing: give %s's name of a model that searches the web", c.Provider)
+	case c.Model != "" && !known.modeled:
+		return fmt.Errorf("model: %s has no models; only anthropic and openai have", c.Provider)
 	}
 	if u, err := url.Parse(cmp.Or(c.URL, known.base)); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return fmt.Errorf("url: invalid address %q: use an address such as https://search.example.com, without a user, query or fragment", c.URL)
@@ -79,6 +87,7 @@ type Engine struct {
 	config Config
 	kind   kind
 	base   string
+	within time.Duration
 	client http.Client
 }
 
@@ -86,15 +95,17 @@ type Engine struct {
 type kind struct {
 	base  string // default address
 	keyed bool   // whether the provider needs a key
-	ask   func(ctx context.Context, e *Engine, query string) (*http.Request, error)
-	read  func(body []byte) ([]Result, error)
+	// modeled reports whether a model of the provider makes the search.
+	modeled bool
+	ask     func(ctx context.Context, e *Engine, query string) (*http.Request, error)
+	read    func(body []byte) ([]Result, error)
 	// words returns the message of an error response, or "".
 	words func(body []byte) string
 	// advice returns a hint for an operator about an HTTP status, or "".
 	advice func(status int) string
 }
 
-var kinds = map[string]kind{"searxng": searxng, "brave": brave, "tavily": tavily, "exa": exa}
+var kinds = map[string]kind{"searxng": searxng, "brave": brave, "tavily": tavily, "exa": exa, "anthropic": anthropic, "openai": openai}
 
 // New returns an Engine. It does not connect.
 func New(c Config) (*Engine, error) {
@@ -106,8 +117,12 @@ func New(c Config) (*Engine, error) {
 	}
 	e := &Engine{config: c, kind: kinds[c.Provider]}
 	e.base = strings.TrimRight(cmp.Or(c.URL, e.kind.base), "/")
+	e.within = within
+	if e.kind.modeled {
+		e.within = modelWithin
+	}
 	e.client = http.Client{
-		Transport: http.DefaultTransport, Timeout: within,
+		Transport: http.DefaultTransport, Timeout: e.within,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return e, nil
@@ -185,7 +200,7 @@ func (e *Engine) unreachable(ctx context.Context, err error) error {
 	}
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		if u.Timeout() {
-			return fmt.Errorf("%s did not answer within %v", e.config.Provider, within)
+			return fmt.Errorf("%s did not answer within %v", e.config.Provider, e.within)
 		}
 		err = u.Err
 	}
@@ -305,3 +320,11 @@ func (e *Engine) post(ctx context.Context, path string, in any) (*http.Request, 
 
 // errShape is returned for a response that does not have the provider's format.
 var errShape = errors.New("the response is not what its API describes; check web_search.url")
+
+// errNoSearch is returned if a model has answered without a search.
+var errNoSearch = errors.New("the model did not search; set web_search.model to one that can")
+
+// refusedSearch returns the error for a search that the model's provider refused.
+func refusedSearch(code string) error {
+	return fmt.Errorf("the search failed: %s", line(code, maxTitle))
+}

@@ -32,6 +32,9 @@ func provider(t *testing.T, name string, handler http.HandlerFunc) (*Engine, *[]
 	if name != "searxng" {
 		c.Key = key
 	}
+	if name == "anthropic" || name == "openai" {
+		c.Model = "test-model"
+	}
 	e, err := New(c)
 	if err != nil {
 		t.Fatal(err)
