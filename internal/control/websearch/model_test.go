@@ -55,8 +55,8 @@ func TestModelsSearch(t *testing.T) {
 		"openai": {func(w http.ResponseWriter, r *http.Request) {
 			posted(t, r, "/responses", `{"model": "test-model", "max_output_tokens": 2048, "store": false, "tools": [{"type": "web_search"}], "tool_choice": "required", "include": ["web_search_call.action.sources"], "input": `+string(asked)+`}`,
 				map[string]string{"Authorization": "Bearer " + key})
-			text := "Pages:\n- Ünit: it provides support ([go.dev](x))"
-			start := strings.Index(text, "([") - 1 // Ü has two bytes
+			text := "Pages:\n- ÜÜnit: it provides support ([go.dev](x))"
+			start := strings.Index(text, " ([") - 2 // each Ü has two bytes
 			out, _ := json.Marshal(text)           // a string can be encoded
 			fmt.Fprintf(w, `{"id": "resp_1", "object": "response", "status": "completed", "output": [
 				{"type": "reasoning", "id": "rs_1", "summary": []},
@@ -64,7 +64,7 @@ func TestModelsSearch(t *testing.T) {
 				{"type": "message", "id": "msg_1", "status": "completed", "role": "assistant", "content": [{"type": "output_text", "text": %s, "annotations": [{"type": "url_citation", "start_index": %d, "end_index": %d, "url": "https://pkg.go.dev/testing/synctest?utm_source=openai", "title": "synctest package"}]}]}],
 				"usage": {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}}`, out, start, start+5)
 		}, []Result{
-			{Title: "synctest package", URL: "https://pkg.go.dev/testing/synctest", Snippet: "- Ünit: it provides support"},
+			{Title: "synctest package", URL: "https://pkg.go.dev/testing/synctest", Snippet: "- ÜÜnit: it provides support"},
 			{Title: "https://go.dev/blog/synctest", URL: "https://go.dev/blog/synctest"},
 		}},
 	} {
