@@ -52,6 +52,9 @@ type Config struct {
 	// FailOn is the minimum severity of a finding at which the status of a
 	// reviewed commit becomes a failure; "" means never.
 	FailOn agent.Severity
+	// Artifacts returns the names of the agent's stored artifacts; nil means
+	// none.
+	Artifacts func(ctx context.Context, agentID string) ([]string, error)
 	// Poll is the first interval of [Desk.Wait]; 0 means ten seconds.
 	Poll   time.Duration
 	Logger *slog.Logger
@@ -295,6 +298,13 @@ func (d *Desk) describe(ctx context.Context, s *agent.State, n int, commit, base
 		}
 	}
 	checks := checksText(s.Evidence(), shown)
+	if shown && d.Artifacts != nil {
+		names, err := d.Artifacts(ctx, a.ID)
+		if err != nil {
+			d.Logger.WarnContext(ctx, "cannot list the artifacts of a pull request", "agent", a.ID, "error", err)
+		}
+		checks += mediaText(names, link)
+	}
 	if opts.Body != "" {
 		opts.Body += passedOver(unhooked) + checks
 	}
