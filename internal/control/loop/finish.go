@@ -56,6 +56,9 @@ func (l *Loop) finish(limited, ctx context.Context) error {
 	if err != nil || notified {
 		return err
 	}
+	if l.rec.Snapshot().Agent.Pull.Auto {
+		l.keep(ctx) // the pull request names the artifacts
+	}
 	if err := l.requests.Propose(ctx); err != nil {
 		return err
 	}

@@ -201,3 +201,21 @@ func TestTheToolOpensOneAndTheEndKeepsIt(t *testing.T) {
 		t.Errorf("asked %+v", r.pulls.asked)
 	}
 }
+
+// TestArtifactsAreStoredFirst checks that artifacts are stored before the pull
+// request that names them is opened.
+func TestArtifactsAreStoredFirst(t *testing.T) {
+	r := newPullRig(t)
+	stored := 0
+	r.pulls.before = func() error {
+		r.machine.mu.Lock()
+		defer r.machine.mu.Unlock()
+		stored = r.machine.keeps
+		return nil
+	}
+	r.model.steps = []step{use(`Shell {"command":"echo hi"}`), say("Done.")}
+	r.work(t.Context())
+	if len(r.pulls.asked) != 1 || stored != 1 {
+		t.Errorf("%d pull requests, the first after the artifacts were stored %d times", len(r.pulls.asked), stored)
+	}
+}
