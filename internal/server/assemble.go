@@ -253,9 +253,19 @@ func (a *assembly) openPulls(context.Context) error {
 	a.pulls = pull.New(pull.Config{
 		Forges: forges, App: asApp, Git: a.gateway, Journal: a.observer.Journal(), Secrets: a.configured,
 		Link:  func(id string) string { return strings.TrimSuffix(localhostName(a.publicURL()), "/") + "/agents/" + id },
-		Shown: a.team.ShownOutside, Privacy: a.team.Private, Reviewers: a.team.ReviewersOf, Mark: a.mark, FailOn: agent.Severity(a.config.Reviews.FailOn), Logger: a.logger,
+		Shown: a.team.ShownOutside, Privacy: a.team.Private, Reviewers: a.team.ReviewersOf, Mark: a.mark, Artifacts: a.artifactNames, FailOn: agent.Severity(a.config.Reviews.FailOn), Logger: a.logger,
 	})
 	return nil
+}
+
+// artifactNames returns the names of an agent's stored artifacts.
+func (a *assembly) artifactNames(ctx context.Context, agentID string) ([]string, error) {
+	files, err := a.artifacts.List(ctx, agentID)
+	names := make([]string, len(files))
+	for i, f := range files {
+		names[i] = f.Name
+	}
+	return names, err
 }
 
 // configured returns the secrets of the configuration, which apply to every
