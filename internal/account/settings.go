@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"aloft/internal/allowance"
@@ -25,6 +26,23 @@ type Settings struct {
 	NetworkMode  string           `json:"networkMode,omitempty"`  // network mode of machines, like egressMode of an environment; "" is the server's mode
 	NoAutofix    bool             `json:"noAutofix,omitempty"`    // agents do not fix failed checks of their pull requests
 	NetworkAllow string           `json:"networkAllow,omitempty"` // domains, addresses and ranges that the mode also allows, separated by spaces
+	Memory       string           `json:"memory,omitempty"`       // whether agents write memories: [MemoryReview], [MemoryOn], or "" for no
+	MemoryRepos  string           `json:"memoryRepos,omitempty"`  // patterns of the repositories to which Memory applies, separated by spaces; "" means all
+}
+
+// Values of [Settings.Memory].
+const (
+	MemoryReview = "review" // agents get a memory once a person has approved it
+	MemoryOn     = "on"     // agents get a memory at once, unless a person other than the owner may have caused it
+)
+
+// MemoryFor returns the setting Memory for the repository, given as host/path.
+func (s Settings) MemoryFor(repo string) string {
+	patterns := strings.Fields(s.MemoryRepos)
+	if s.MemoryRepos != "" && !slices.ContainsFunc(patterns, func(p string) bool { return matches(p, repo) }) {
+		return ""
+	}
+	return s.Memory
 }
 
 // ShownOutside reports whether the messages of an agent may be sent to other services.

@@ -84,3 +84,22 @@ func TestMaySee(t *testing.T) {
 		}
 	}
 }
+
+// TestMemoryFor checks to which repositories the setting applies.
+func TestMemoryFor(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ memory, repos, want string }{
+		"Off":      {"", "", ""},
+		"All":      {MemoryOn, "", MemoryOn},
+		"Listed":   {MemoryReview, "git.test/x/y git.test/a/b", MemoryReview},
+		"Folder":   {MemoryOn, "git.test/a/*", MemoryOn},
+		"Unlisted": {MemoryOn, "git.test/a/bc", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := (Settings{Memory: c.memory, MemoryRepos: c.repos}).MemoryFor("git.test/a/b"); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}

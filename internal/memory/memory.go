@@ -115,3 +115,22 @@ func (m Memory) Rule() rule.Rule {
 		Text: fmt.Sprintf("%s (memory %s of %s)\n%s", m.Title, m.ID, m.Repo, m.Text),
 	}
 }
+
+// Fits returns an error if a repository that has the memories all has no room for m,
+// which is new or replaces the memory with its id.
+func Fits(all []Memory, m Memory) error {
+	n, size := 1, m.Size()
+	for _, o := range all {
+		if o.ID != m.ID {
+			n++
+			size += o.Size()
+		}
+	}
+	switch {
+	case n > MaxPerRepo:
+		return fmt.Errorf("the repository has %d memories, which is the limit: delete or merge some", MaxPerRepo)
+	case size > MaxTotal:
+		return fmt.Errorf("all memories of the repository would have %d bytes, more than %d: delete or shorten some", size, MaxTotal)
+	}
+	return nil
+}

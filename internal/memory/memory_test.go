@@ -63,3 +63,34 @@ func TestRule(t *testing.T) {
 		t.Error("ids must depend on the agent and the call alone")
 	}
 }
+
+// TestFits checks the limits of a repository.
+func TestFits(t *testing.T) {
+	t.Parallel()
+	many := func(n, size int) (all []Memory) {
+		for i := range n {
+			all = append(all, Memory{ID: strings.Repeat("i", i+1), Text: strings.Repeat("x", size)})
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		all  []Memory
+		m    Memory
+		want bool
+	}{
+		"First":      {nil, Memory{ID: "n", Text: "x"}, true},
+		"Last":       {many(MaxPerRepo-1, 1), Memory{ID: "n", Text: "x"}, true},
+		"TooMany":    {many(MaxPerRepo, 1), Memory{ID: "n", Text: "x"}, false},
+		"Replaces":   {many(MaxPerRepo, 1), Memory{ID: "i", Text: "x"}, true},
+		"Full":       {many(12, MaxTotal/12), Memory{ID: "n", Title: "x"}, false},
+		"Proposed":   {many(11, MaxTotal/12), Memory{ID: "n", Proposal: &Proposal{Title: "x", Text: strings.Repeat("x", MaxTotal/12)}}, false},
+		"FillsExact": {many(11, MaxTotal/12), Memory{ID: "n", Text: strings.Repeat("x", MaxTotal/12)}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if err := Fits(c.all, c.m); (err == nil) != c.want {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
