@@ -74,7 +74,7 @@ func encode(specs []tool.Spec) ([]byte, error) {
 // is missing from the list is an error.
 var order = []string{
 	"Shell", "Await", "WriteShellStdin", "Read", "Write", "StrReplace", "EditNotebook", "Delete", "LS", "Glob", "Grep", "SemSearch", "ReadLints",
-	"Fetch", "WebFetch", "WebSearch", "CallMcpTool", "ListMcpResources", "FetchMcpResource", "McpAuth", "GenerateImage", "RecordScreen", "ComputerUse", "TodoWrite", "ReadTodos", "StartGrindPlanning", "StartGrindExecution", "Reflect", "ReportBugfixResults", "ReportFindings", "Task", "ApplyAgentDiff", "AiAttribution", "PrManagement", "AskQuestion", "CreatePlan", "SwitchMode", "SetupVmEnvironment",
+	"Fetch", "WebFetch", "WebSearch", "CallMcpTool", "ListMcpResources", "FetchMcpResource", "McpAuth", "GenerateImage", "RecordScreen", "ComputerUse", "TodoWrite", "ReadTodos", "StartGrindPlanning", "StartGrindExecution", "Reflect", "UpdateMemory", "ReloadAgentSkills", "ReportBugfixResults", "ReportFindings", "Task", "ApplyAgentDiff", "AiAttribution", "PrManagement", "AskQuestion", "CreatePlan", "SwitchMode", "SetupVmEnvironment",
 }
 
 // files finds descriptors, either in a descriptor set or in the registry of generated

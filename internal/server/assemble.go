@@ -38,6 +38,7 @@ import (
 	"aloft/internal/control/live"
 	"aloft/internal/control/loop"
 	"aloft/internal/control/mcp"
+	"aloft/internal/control/memories"
 	"aloft/internal/control/observe"
 	"aloft/internal/control/outbound"
 	"aloft/internal/control/preview"
@@ -308,13 +309,14 @@ func (a *assembly) openScheduler(context.Context) error {
 	if err != nil {
 		return UsageError{err}
 	}
+	kept := &memories.Keeper{Store: a.store, Forges: a.pulls.Forges, Logger: a.logger}
 	a.schedule = schedule.New(schedule.Config{
 		Journal: a.observer.Journal(), Agents: a.store, Leases: a.store, Owner: a.store.ServerID(), Live: a.live, Logger: a.logger,
 
 		Fleet: a.fleet, Gateway: a.gateway, Pulls: a.pulls,
 		Model: a.models.find, FastModel: a.models.fast(c.FastModel, a.store),
-		Tools:  loop.Tools{Scripts: a.builder, MCP: a.agentMCP, Web: web, Images: images, ImageInfo: imageInfo},
-		Review: a.reviewer, Rules: a.team.Rules,
+		Tools:  loop.Tools{Scripts: a.builder, MCP: a.agentMCP, Web: web, Memories: kept, Images: images, ImageInfo: imageInfo},
+		Review: a.reviewer, Rules: ownRules(a.team, kept),
 		Checks: c.Checks.checks(), Repeats: c.Limits.repeats(), Allowed: a.team.Limits, Privacy: a.team.Private,
 	})
 	return nil

@@ -12,14 +12,17 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/control/fleet"
 	"aloft/internal/control/gateway"
+	"aloft/internal/control/memories"
 	"aloft/internal/control/model"
 	"aloft/internal/control/outbound"
 	"aloft/internal/control/review"
 	"aloft/internal/control/store"
+	"aloft/internal/control/team"
 	"aloft/internal/guest/hook"
 	"aloft/internal/policy"
 	"aloft/internal/policy/permit"
 	"aloft/internal/policy/sandbox"
+	"aloft/internal/rule"
 	"aloft/internal/server/probe"
 )
 
@@ -152,4 +155,17 @@ func checkHooks(text []byte) error {
 func sandboxHolds() func(class string) bool {
 	holds := probe.Sandbox().OK
 	return func(class string) bool { return holds || class == "strong" }
+}
+
+// ownRules returns a function that returns the rules of the team and of an agent's
+// owner, and the memories of its repositories.
+func ownRules(t *team.Policy, m *memories.Keeper) func(context.Context, agent.Agent) ([]rule.Rule, error) {
+	return func(ctx context.Context, of agent.Agent) ([]rule.Rule, error) {
+		rules, err := t.Rules(ctx, of)
+		if err != nil {
+			return nil, err
+		}
+		notes, err := m.Rules(ctx, of)
+		return append(rules, notes...), err
+	}
 }

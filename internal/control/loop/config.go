@@ -8,6 +8,7 @@ import (
 	"aloft/internal/allowance"
 	"aloft/internal/control/live"
 	"aloft/internal/control/loop/journal"
+	"aloft/internal/control/loop/memo"
 	"aloft/internal/control/loop/offer"
 	"aloft/internal/control/loop/proof"
 	"aloft/internal/control/loop/pullrequest"
@@ -71,6 +72,8 @@ type Tools struct {
 	MCP offer.Servers
 	// Web searches the web; nil if no provider is configured.
 	Web Web
+	// Memories stores what agents write down; nil stores nothing.
+	Memories memo.Memories
 	// Images generates images; nil if no model for images is configured.
 	Images    model.ImageModel
 	ImageInfo model.ImageInfo

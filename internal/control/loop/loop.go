@@ -12,6 +12,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop/journal"
+	"aloft/internal/control/loop/memo"
 	"aloft/internal/control/loop/offer"
 	"aloft/internal/control/loop/proof"
 	"aloft/internal/control/loop/pullrequest"
@@ -47,6 +48,7 @@ type Loop struct {
 	rules    rulebook.Book
 	requests pullrequest.Requests
 	short    shortages
+	memo     memo.Desk
 	// sessionEnded is true once the sessionEnd hooks have run.
 	sessionEnded bool
 }
@@ -71,6 +73,7 @@ func run(ctx context.Context, agentID string, c Config) error {
 	}
 	l := &Loop{Config: c, rec: rec, offers: offer.Offers{Of: c.Tools.MCP}, rules: rulebook.Book{Own: c.Team.Rules, Log: c.Logger}}
 	l.requests = pullrequest.Requests{Pulls: c.Pulls, Recorder: rec, Privacy: l.privacy, HoldsSecret: l.holdsSecret, Log: c.Logger}
+	l.memo = memo.Desk{Memories: c.Tools.Memories, HoldsSecret: l.holdsSecret}
 	l.own = &thread{Loop: l, answerer: answerer{model: c.Models.Model, info: c.Models.Info}}
 	if l.rec.Snapshot().Next() == agent.NextNothing {
 		return nil
@@ -126,7 +129,7 @@ func (l *Loop) turns(ctx, whole context.Context) error {
 	if err := l.findSubagents(ctx); err != nil {
 		return err
 	}
-	if err := l.findRules(ctx); err != nil {
+	if err := cmp.Or(l.findRules(ctx), l.memo.Open(ctx, l.rec.Snapshot())); err != nil {
 		return err
 	}
 	titling, stopTitle := context.WithCancel(ctx)

@@ -6,6 +6,8 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop/draft"
+	"aloft/internal/control/loop/memo"
+	"aloft/internal/control/loop/rulebook"
 	"aloft/internal/control/loop/task"
 	controltool "aloft/internal/control/tool"
 	"aloft/internal/conversation"
@@ -89,7 +91,7 @@ func (t *thread) serve(ctx context.Context, c agent.Call) (outcome, error) {
 	}
 	began := time.Now()
 	act := map[string]func(context.Context, conversation.ToolCall) (tool.Result, error){
-		task.ManagePull: t.manage, searchWeb: t.searchWeb, controltool.Attribution: t.attribute,
+		rulebook.Tool: t.reloadSkills, task.ManagePull: t.manage, searchWeb: t.searchWeb, memo.Tool: t.remember, controltool.Attribution: t.attribute,
 	}[c.Name]
 	if act != nil {
 		result, err := act(ctx, c.ToolCall)
@@ -111,6 +113,11 @@ func (t *thread) manage(ctx context.Context, c conversation.ToolCall) (tool.Resu
 // attribute runs an AiAttribution call.
 func (t *thread) attribute(ctx context.Context, c conversation.ToolCall) (tool.Result, error) {
 	return controltool.Attribute(ctx, c, t.rec.Snapshot(), t.Tools.Attribution)
+}
+
+// remember runs an UpdateMemory call.
+func (t *thread) remember(ctx context.Context, c conversation.ToolCall) (tool.Result, error) {
+	return t.memo.Update(ctx, c, t.rec.Snapshot())
 }
 
 // consult runs a call in which the agent asks a person something. The answer is

@@ -5,7 +5,9 @@ import (
 
 	"aloft/internal/control/loop/compact"
 	"aloft/internal/control/loop/rulebook"
+	"aloft/internal/conversation"
 	"aloft/internal/subagent"
+	"aloft/internal/tool"
 )
 
 // findRules reads the rules at the beginning of a run.
@@ -15,6 +17,19 @@ func (l *Loop) findRules(ctx context.Context) error {
 		return err
 	}
 	return l.rec.Record(ctx, found)
+}
+
+// reloadSkills runs a ReloadAgentSkills call. What it finds is given with the next
+// request.
+func (t *thread) reloadSkills(ctx context.Context, _ conversation.ToolCall) (tool.Result, error) {
+	if err := t.reach(ctx); err != nil {
+		return tool.Result{}, err
+	}
+	result, found, err := t.rules.Reload(ctx, t.state(), t.machine)
+	if err == nil && found != nil {
+		err = t.rec.Record(ctx, found)
+	}
+	return result, err
 }
 
 // giveRules sends the model the rules that apply to its work and that it has not

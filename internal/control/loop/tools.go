@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/memo"
 	"aloft/internal/control/loop/task"
 	"aloft/internal/subagent"
 	"aloft/internal/tool"
@@ -63,6 +64,9 @@ func (t *thread) unconfigured(name string) string {
 	}
 	if name == paintImage && t.Tools.Images == nil {
 		return "a model for images in the server's configuration (image_model)"
+	}
+	if name == memo.Tool {
+		return t.memo.Needs()
 	}
 	return ""
 }

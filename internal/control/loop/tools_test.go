@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"aloft/internal/account"
 	"aloft/internal/agent"
 	"aloft/internal/control/loop"
 	"aloft/internal/policy/permit"
@@ -29,6 +30,8 @@ func TestToolsOfTheServer(t *testing.T) {
 		"ReportBugfixResults": {
 			calls: []string{`ReportBugfixResults {"results":[{"bug_id":"B-1","verdict":"BUGFIX_VERDICT_FIXED"}]}`}, want: "B-1: fixed",
 		},
+		"UpdateMemory":        {calls: []string{`UpdateMemory {"title":"Build","knowledge_to_store":"run make first"}`}, want: "the change applies to later agents on git.example.com/r"},
+		"ReloadAgentSkills":   {calls: []string{`ReloadAgentSkills {}`}, want: "There are 0 skills."},
 		"StartGrindPlanning":  {calls: []string{`StartGrindPlanning {"explanation":"the same in each file"}`}, want: "write the list with TodoWrite"},
 		"StartGrindExecution": {calls: []string{list, `StartGrindExecution {}`}, want: "Open items: 1."},
 		"Task":                {calls: []string{`Task {"description":"look","prompt":"look","subagent_type":"explore"}`}, want: "done"},
@@ -61,6 +64,7 @@ func TestToolsOfTheServer(t *testing.T) {
 			r.attribution = func(context.Context, *agent.State, []string) ([]tool.Attributed, error) {
 				return []tool.Attributed{{Path: "a.go", First: 1, Last: 2, Commit: "0123456789ab", AgentID: "bc-1", RunID: "run-1"}}, nil
 			}
+			r.remembers(account.MemoryOn)
 			r.pulls = &pulls{}
 			r.reviewed(permit.RunEverything, "")
 			if c.answer != nil {

@@ -67,6 +67,8 @@ type ToolCall struct {
 	//	*ToolCall_McpAuthToolCall
 	//	*ToolCall_AwaitToolCall
 	//	*ToolCall_ReportFindingsToolCall
+	//	*ToolCall_UpdateMemoryToolCall
+	//	*ToolCall_ReloadAgentSkillsToolCall
 	Tool          isToolCall_Tool `protobuf_oneof:"tool"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -442,6 +444,24 @@ func (x *ToolCall) GetReportFindingsToolCall() *ReportFindingsToolCall {
 	return nil
 }
 
+func (x *ToolCall) GetUpdateMemoryToolCall() *UpdateMemoryToolCall {
+	if x != nil {
+		if x, ok := x.Tool.(*ToolCall_UpdateMemoryToolCall); ok {
+			return x.UpdateMemoryToolCall
+		}
+	}
+	return nil
+}
+
+func (x *ToolCall) GetReloadAgentSkillsToolCall() *ReloadAgentSkillsToolCall {
+	if x != nil {
+		if x, ok := x.Tool.(*ToolCall_ReloadAgentSkillsToolCall); ok {
+			return x.ReloadAgentSkillsToolCall
+		}
+	}
+	return nil
+}
+
 type isToolCall_Tool interface {
 	isToolCall_Tool()
 }
@@ -594,6 +614,14 @@ type ToolCall_ReportFindingsToolCall struct {
 	ReportFindingsToolCall *ReportFindingsToolCall `protobuf:"bytes,43,opt,name=report_findings_tool_call,json=reportFindingsToolCall,proto3,oneof"`
 }
 
+type ToolCall_UpdateMemoryToolCall struct {
+	UpdateMemoryToolCall *UpdateMemoryToolCall `protobuf:"bytes,44,opt,name=update_memory_tool_call,json=updateMemoryToolCall,proto3,oneof"`
+}
+
+type ToolCall_ReloadAgentSkillsToolCall struct {
+	ReloadAgentSkillsToolCall *ReloadAgentSkillsToolCall `protobuf:"bytes,45,opt,name=reload_agent_skills_tool_call,json=reloadAgentSkillsToolCall,proto3,oneof"`
+}
+
 func (*ToolCall_ShellToolCall) isToolCall_Tool() {}
 
 func (*ToolCall_DeleteToolCall) isToolCall_Tool() {}
@@ -667,6 +695,10 @@ func (*ToolCall_McpAuthToolCall) isToolCall_Tool() {}
 func (*ToolCall_AwaitToolCall) isToolCall_Tool() {}
 
 func (*ToolCall_ReportFindingsToolCall) isToolCall_Tool() {}
+
+func (*ToolCall_UpdateMemoryToolCall) isToolCall_Tool() {}
+
+func (*ToolCall_ReloadAgentSkillsToolCall) isToolCall_Tool() {}
 
 // ToolCallDelta is part of a result, sent before the result is complete.
 type ToolCallDelta struct {
@@ -771,7 +803,7 @@ var File_agent_v1_tool_call_proto protoreflect.FileDescriptor
 
 const file_agent_v1_tool_call_proto_rawDesc = "" +
 	"\n" +
-	"\x18agent/v1/tool_call.proto\x12\bagent.v1\x1a\"agent/v1/ai_attribution_tool.proto\x1a$agent/v1/apply_agent_diff_tool.proto\x1a agent/v1/ask_question_tool.proto\x1a\x19agent/v1/await_tool.proto\x1a agent/v1/computer_use_tool.proto\x1a\x1fagent/v1/create_plan_tool.proto\x1a\x1aagent/v1/delete_tool.proto\x1a\x18agent/v1/edit_tool.proto\x1a\x19agent/v1/fetch_tool.proto\x1a\"agent/v1/generate_image_tool.proto\x1a\x18agent/v1/glob_tool.proto\x1a\x18agent/v1/grep_tool.proto\x1a\x19agent/v1/grind_tool.proto\x1a\x16agent/v1/ls_tool.proto\x1a\x17agent/v1/mcp_tool.proto\x1a!agent/v1/pr_management_tool.proto\x1a\x1eagent/v1/read_lints_tool.proto\x1a\x18agent/v1/read_tool.proto\x1a!agent/v1/record_screen_tool.proto\x1a\x1bagent/v1/reflect_tool.proto\x1a)agent/v1/report_bugfix_results_tool.proto\x1a#agent/v1/report_findings_tool.proto\x1a\x1eagent/v1/sem_search_tool.proto\x1a(agent/v1/setup_vm_environment_tool.proto\x1a\x19agent/v1/shell_tool.proto\x1a\x1fagent/v1/switch_mode_tool.proto\x1a\x18agent/v1/task_tool.proto\x1a\x19agent/v1/todos_tool.proto\x1a\x1dagent/v1/truncated_tool.proto\x1a\x1dagent/v1/web_fetch_tool.proto\x1a\x1eagent/v1/web_search_tool.proto\x1a%agent/v1/write_shell_stdin_tool.proto\"\x9e\x18\n" +
+	"\x18agent/v1/tool_call.proto\x12\bagent.v1\x1a\"agent/v1/ai_attribution_tool.proto\x1a$agent/v1/apply_agent_diff_tool.proto\x1a agent/v1/ask_question_tool.proto\x1a\x19agent/v1/await_tool.proto\x1a agent/v1/computer_use_tool.proto\x1a\x1fagent/v1/create_plan_tool.proto\x1a\x1aagent/v1/delete_tool.proto\x1a\x18agent/v1/edit_tool.proto\x1a\x19agent/v1/fetch_tool.proto\x1a\"agent/v1/generate_image_tool.proto\x1a\x18agent/v1/glob_tool.proto\x1a\x18agent/v1/grep_tool.proto\x1a\x19agent/v1/grind_tool.proto\x1a\x16agent/v1/ls_tool.proto\x1a\x17agent/v1/mcp_tool.proto\x1a!agent/v1/pr_management_tool.proto\x1a\x1eagent/v1/read_lints_tool.proto\x1a\x18agent/v1/read_tool.proto\x1a!agent/v1/record_screen_tool.proto\x1a\x1bagent/v1/reflect_tool.proto\x1a'agent/v1/reload_agent_skills_tool.proto\x1a)agent/v1/report_bugfix_results_tool.proto\x1a#agent/v1/report_findings_tool.proto\x1a\x1eagent/v1/sem_search_tool.proto\x1a(agent/v1/setup_vm_environment_tool.proto\x1a\x19agent/v1/shell_tool.proto\x1a\x1fagent/v1/switch_mode_tool.proto\x1a\x18agent/v1/task_tool.proto\x1a\x19agent/v1/todos_tool.proto\x1a\x1dagent/v1/truncated_tool.proto\x1a!agent/v1/update_memory_tool.proto\x1a\x1dagent/v1/web_fetch_tool.proto\x1a\x1eagent/v1/web_search_tool.proto\x1a%agent/v1/write_shell_stdin_tool.proto\"\xe0\x19\n" +
 	"\bToolCall\x12A\n" +
 	"\x0fshell_tool_call\x18\x01 \x01(\v2\x17.agent.v1.ShellToolCallH\x00R\rshellToolCall\x12D\n" +
 	"\x10delete_tool_call\x18\x03 \x01(\v2\x18.agent.v1.DeleteToolCallH\x00R\x0edeleteToolCall\x12>\n" +
@@ -811,7 +843,9 @@ const file_agent_v1_tool_call_proto_rawDesc = "" +
 	"\x17pr_management_tool_call\x18( \x01(\v2\x1e.agent.v1.PrManagementToolCallH\x00R\x14prManagementToolCall\x12H\n" +
 	"\x12mcp_auth_tool_call\x18) \x01(\v2\x19.agent.v1.McpAuthToolCallH\x00R\x0fmcpAuthToolCall\x12A\n" +
 	"\x0fawait_tool_call\x18* \x01(\v2\x17.agent.v1.AwaitToolCallH\x00R\rawaitToolCall\x12]\n" +
-	"\x19report_findings_tool_call\x18+ \x01(\v2 .agent.v1.ReportFindingsToolCallH\x00R\x16reportFindingsToolCallB\x06\n" +
+	"\x19report_findings_tool_call\x18+ \x01(\v2 .agent.v1.ReportFindingsToolCallH\x00R\x16reportFindingsToolCall\x12W\n" +
+	"\x17update_memory_tool_call\x18, \x01(\v2\x1e.agent.v1.UpdateMemoryToolCallH\x00R\x14updateMemoryToolCall\x12g\n" +
+	"\x1dreload_agent_skills_tool_call\x18- \x01(\v2#.agent.v1.ReloadAgentSkillsToolCallH\x00R\x19reloadAgentSkillsToolCallB\x06\n" +
 	"\x04toolJ\x04\b\x02\x10\x03J\x04\b\x06\x10\aJ\x04\b\a\x10\bJ\x04\b\v\x10\fJ\x04\b\x1a\x10\x1bJ\x04\b\x1b\x10\x1c\"\x8b\x02\n" +
 	"\rToolCallDelta\x12Q\n" +
 	"\x15shell_tool_call_delta\x18\x01 \x01(\v2\x1c.agent.v1.ShellToolCallDeltaH\x00R\x12shellToolCallDelta\x12N\n" +
@@ -872,9 +906,11 @@ var file_agent_v1_tool_call_proto_goTypes = []any{
 	(*McpAuthToolCall)(nil),             // 36: agent.v1.McpAuthToolCall
 	(*AwaitToolCall)(nil),               // 37: agent.v1.AwaitToolCall
 	(*ReportFindingsToolCall)(nil),      // 38: agent.v1.ReportFindingsToolCall
-	(*ShellToolCallDelta)(nil),          // 39: agent.v1.ShellToolCallDelta
-	(*TaskToolCallDelta)(nil),           // 40: agent.v1.TaskToolCallDelta
-	(*EditToolCallDelta)(nil),           // 41: agent.v1.EditToolCallDelta
+	(*UpdateMemoryToolCall)(nil),        // 39: agent.v1.UpdateMemoryToolCall
+	(*ReloadAgentSkillsToolCall)(nil),   // 40: agent.v1.ReloadAgentSkillsToolCall
+	(*ShellToolCallDelta)(nil),          // 41: agent.v1.ShellToolCallDelta
+	(*TaskToolCallDelta)(nil),           // 42: agent.v1.TaskToolCallDelta
+	(*EditToolCallDelta)(nil),           // 43: agent.v1.EditToolCallDelta
 }
 var file_agent_v1_tool_call_proto_depIdxs = []int32{
 	2,  // 0: agent.v1.ToolCall.shell_tool_call:type_name -> agent.v1.ShellToolCall
@@ -914,14 +950,16 @@ var file_agent_v1_tool_call_proto_depIdxs = []int32{
 	36, // 34: agent.v1.ToolCall.mcp_auth_tool_call:type_name -> agent.v1.McpAuthToolCall
 	37, // 35: agent.v1.ToolCall.await_tool_call:type_name -> agent.v1.AwaitToolCall
 	38, // 36: agent.v1.ToolCall.report_findings_tool_call:type_name -> agent.v1.ReportFindingsToolCall
-	39, // 37: agent.v1.ToolCallDelta.shell_tool_call_delta:type_name -> agent.v1.ShellToolCallDelta
-	40, // 38: agent.v1.ToolCallDelta.task_tool_call_delta:type_name -> agent.v1.TaskToolCallDelta
-	41, // 39: agent.v1.ToolCallDelta.edit_tool_call_delta:type_name -> agent.v1.EditToolCallDelta
-	40, // [40:40] is the sub-list for method output_type
-	40, // [40:40] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	39, // 37: agent.v1.ToolCall.update_memory_tool_call:type_name -> agent.v1.UpdateMemoryToolCall
+	40, // 38: agent.v1.ToolCall.reload_agent_skills_tool_call:type_name -> agent.v1.ReloadAgentSkillsToolCall
+	41, // 39: agent.v1.ToolCallDelta.shell_tool_call_delta:type_name -> agent.v1.ShellToolCallDelta
+	42, // 40: agent.v1.ToolCallDelta.task_tool_call_delta:type_name -> agent.v1.TaskToolCallDelta
+	43, // 41: agent.v1.ToolCallDelta.edit_tool_call_delta:type_name -> agent.v1.EditToolCallDelta
+	42, // [42:42] is the sub-list for method output_type
+	42, // [42:42] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_agent_v1_tool_call_proto_init() }
@@ -949,6 +987,7 @@ func file_agent_v1_tool_call_proto_init() {
 	file_agent_v1_read_tool_proto_init()
 	file_agent_v1_record_screen_tool_proto_init()
 	file_agent_v1_reflect_tool_proto_init()
+	file_agent_v1_reload_agent_skills_tool_proto_init()
 	file_agent_v1_report_bugfix_results_tool_proto_init()
 	file_agent_v1_report_findings_tool_proto_init()
 	file_agent_v1_sem_search_tool_proto_init()
@@ -958,6 +997,7 @@ func file_agent_v1_tool_call_proto_init() {
 	file_agent_v1_task_tool_proto_init()
 	file_agent_v1_todos_tool_proto_init()
 	file_agent_v1_truncated_tool_proto_init()
+	file_agent_v1_update_memory_tool_proto_init()
 	file_agent_v1_web_fetch_tool_proto_init()
 	file_agent_v1_web_search_tool_proto_init()
 	file_agent_v1_write_shell_stdin_tool_proto_init()
@@ -999,6 +1039,8 @@ func file_agent_v1_tool_call_proto_init() {
 		(*ToolCall_McpAuthToolCall)(nil),
 		(*ToolCall_AwaitToolCall)(nil),
 		(*ToolCall_ReportFindingsToolCall)(nil),
+		(*ToolCall_UpdateMemoryToolCall)(nil),
+		(*ToolCall_ReloadAgentSkillsToolCall)(nil),
 	}
 	file_agent_v1_tool_call_proto_msgTypes[1].OneofWrappers = []any{
 		(*ToolCallDelta_ShellToolCallDelta)(nil),

@@ -61,8 +61,21 @@ func (b *Book) Find(ctx context.Context, s *agent.State, m Machine) (*agent.Rule
 		}
 		found.Rules = withoutFiles(found.Rules)
 	}
+	theirs, err := b.readRules(ctx, m, b.read.fresh(folders(s)))
+	if err != nil {
+		return nil, err
+	}
+	found.Rules, found.LeftOut = append(found.Rules, theirs.Rules...), theirs.LeftOut
+	if slices.EqualFunc(found.Rules, s.Found.Rules, sameRule) && slices.Equal(found.LeftOut, s.Found.LeftOut) {
+		return nil, nil
+	}
+	return &found, nil
+}
+
+// folders returns the roots of the repositories, and the folders in which rules were
+// found below them.
+func folders(s *agent.State) (folders []rule.Folder) {
 	roots := repositories(s)
-	var folders []rule.Folder
 	for _, root := range roots {
 		folders = append(folders, rule.Folder{Repository: root, Path: root})
 	}
@@ -80,15 +93,7 @@ func (b *Book) Find(ctx context.Context, s *agent.State, m Machine) (*agent.Rule
 			}
 		}
 	}
-	theirs, err := b.readRules(ctx, m, b.read.fresh(folders))
-	if err != nil {
-		return nil, err
-	}
-	found.Rules, found.LeftOut = append(found.Rules, theirs.Rules...), theirs.LeftOut
-	if slices.EqualFunc(found.Rules, s.Found.Rules, sameRule) && slices.Equal(found.LeftOut, s.Found.LeftOut) {
-		return nil, nil
-	}
-	return &found, nil
+	return folders
 }
 
 // readRules reads rules in the machine. If that fails, the run continues: if the
