@@ -102,6 +102,7 @@ var mayImport = map[string][]string{
 	"internal/control/team":                            {"NOUNS", "internal/control/review", "internal/control/store"},
 	"internal/control/api/rest":                        {"NOUNS", "internal/control/agents", "internal/control/store", "internal/telemetry"},
 	"internal/control/api/modelchoice":                 {"NOUNS", "internal/control/agents", "internal/control/api/rest", "internal/control/model", "internal/control/store"},
+	"internal/control/api/memories":                    {"NOUNS", "internal/control/api/rest", "internal/control/store"},
 	"internal/control/api/approvals":                   {"NOUNS", "internal/control/api/rest", "internal/control/store"},
 	"internal/control/api/pulls":                       {"NOUNS", "internal/control/agents", "internal/control/api/rest", "internal/control/forge", "internal/control/pull"},
 	"internal/control/api/mcpservers":                  {"NOUNS", "internal/control/api/rest", "internal/control/mcp"},

@@ -23,6 +23,7 @@ import (
 	environmentapi "aloft/internal/control/api/environments"
 	machineapi "aloft/internal/control/api/machines"
 	"aloft/internal/control/api/mcpservers"
+	memoryapi "aloft/internal/control/api/memories"
 	"aloft/internal/control/api/modelchoice"
 	"aloft/internal/control/api/pulls"
 	"aloft/internal/control/api/rest"
@@ -396,7 +397,7 @@ func (a *assembly) openAPI(context.Context) error {
 			ProjectFile: originFiles(a.gateway), Ports: a.builder.Ports,
 		},
 		Stream:  stream.Config{Live: a.live},
-		Connect: connect.Config{Values: a.vault, Server: a.connector},
+		Connect: connect.Config{Values: a.vault, Server: a.connector}, Memories: memoryapi.Config{Memories: a.store},
 
 		Replies: a.store, Inbox: a.store, Identity: a.issuer, Tracer: a.telemetry.Tracer(), Metrics: a.observer.Metrics,
 		PerMinute: c.API.RequestsPerMinute, Tally: &a.ledger.Tally, Version: a.options.Version,

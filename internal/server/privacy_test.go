@@ -24,6 +24,7 @@ import (
 	"aloft/internal/control/api/connect"
 	"aloft/internal/control/api/environments"
 	"aloft/internal/control/api/mcpservers"
+	memoryapi "aloft/internal/control/api/memories"
 	"aloft/internal/control/api/modelchoice"
 	"aloft/internal/control/api/pulls"
 	"aloft/internal/control/api/rest"
@@ -157,7 +158,7 @@ func newEmitter(t *testing.T, private bool) *emitter {
 			ProjectFile: func(context.Context, agent.Agent, string) ([]byte, error) { return nil, nil },
 			Ports:       func(context.Context, agent.Agent) ([]environment.Port, error) { return nil, nil },
 		},
-		Connect: connect.Config{Values: e.safe, Server: &connector{}},
+		Connect: connect.Config{Values: e.safe, Server: &connector{}}, Memories: memoryapi.Config{Memories: e.store},
 		Replies: e.store, Inbox: e.store, Identity: issuer, Tracer: e.sent.Tracer(),
 	})
 	must(err)

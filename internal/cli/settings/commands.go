@@ -1,5 +1,5 @@
 // Package settings has the commands for a team's configuration and usage:
-// settings, rules, models, MCP servers, repository access, received events,
+// settings, rules, memories, models, MCP servers, repository access, received events,
 // usage and the audit log.
 package settings
 
@@ -18,6 +18,7 @@ func Commands(shared *command.App) []*cobra.Command {
 	return []*cobra.Command{
 		newSettingsCommand(a),
 		newRulesCommand(a),
+		newMemoryCommand(a),
 		newModelsCommand(a),
 		newConnectCommand(a),
 		newRepositoriesCommand(a),

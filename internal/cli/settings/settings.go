@@ -31,6 +31,8 @@ var settings = []struct {
 	{"fix-failed-checks", "fixFailedChecks", "let agents fix failed checks of the pull requests that they have opened", asBool},
 	{"network-mode", "networkMode", "what machines may connect to: allow_all, default_with_network_settings or network_settings_only", asText},
 	{"network-allowlist", "networkAllowlist", "additional hosts that machines may connect to, separated by spaces", asList},
+	{"memory", "memory", "whether agents write down what later agents get: off, review (once a person has approved it) or on", asText},
+	{"memory-repositories", "memoryRepositories", "repositories to which memory applies, separated by spaces; empty for all", asList},
 	{"retention-days", "retentionDays", "days until an unused agent is deleted; 0 for never", asNumber},
 	{"max-turns", "maxTurns", "model replies after which a run ends; 0 for the server's limit", asNumber},
 	{"max-tokens", "maxTokens", "tokens after which a run ends; 0 for the server's limit", asNumber},

@@ -33,6 +33,7 @@ import (
 	"aloft/internal/control/api/environments"
 	"aloft/internal/control/api/machines"
 	"aloft/internal/control/api/mcpservers"
+	"aloft/internal/control/api/memories"
 	"aloft/internal/control/api/modelchoice"
 	"aloft/internal/control/api/pulls"
 	"aloft/internal/control/api/rest"
@@ -60,6 +61,7 @@ type Config struct {
 	Agents       agents.Config
 	Stream       stream.Config
 	Connect      connect.Config
+	Memories     memories.Config
 
 	Replies   store.Replies // replies kept for repeated requests
 	Inbox     store.Inbox   // inbound events
@@ -94,6 +96,7 @@ type server struct {
 	agents       *agents.API
 	stream       *stream.API
 	connect      *connect.API
+	memories     *memories.API
 
 	allowed   time.Duration // interval of re-authorizing an open WebSocket
 	openAPI   document
@@ -147,6 +150,7 @@ func newServer(c Config) (*server, error) {
 	s.agents = agents.New(shared, c.Agents, agents.Parts{Models: s.models, Approvals: s.approvals, MCPServers: s.mcpservers, Pulls: s.pulls})
 	s.stream = stream.New(shared, c.Stream, s.agents)
 	s.connect = connect.New(shared, c.Connect)
+	s.memories = memories.New(shared, c.Memories)
 	if c.Accounts.Environments == nil {
 		c.Accounts.Environments = s.environments
 	}

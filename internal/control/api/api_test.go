@@ -27,6 +27,7 @@ import (
 	"aloft/internal/control/api/connect"
 	"aloft/internal/control/api/environments"
 	"aloft/internal/control/api/mcpservers"
+	"aloft/internal/control/api/memories"
 	"aloft/internal/control/api/modelchoice"
 	"aloft/internal/control/api/rest"
 	"aloft/internal/control/identity"
@@ -56,14 +57,15 @@ const (
 // A house is an API server with a real store, four users, and a fake scheduler
 // that does only what the test tells it.
 type house struct {
-	t     *testing.T
-	dir   string
-	store *sqlite.Store
-	api   *server
-	http  *httptest.Server
-	work  *work
-	log   *logbook
-	safe  *safe.Safe
+	remembered int // number of memories
+	t          *testing.T
+	dir        string
+	store      *sqlite.Store
+	api        *server
+	http       *httptest.Server
+	work       *work
+	log        *logbook
+	safe       *safe.Safe
 
 	connecting connecting
 
@@ -199,7 +201,7 @@ func (h *house) serve() {
 		Models:       modelchoice.Config{Models: []model.Info{{ID: "other", DisplayName: "Other"}, {ID: "house"}}, DefaultModel: "house"},
 		Approvals:    approvals.Config{Review: review.New(review.Config{Rules: h.store})},
 		MCPServers:   mcpservers.Config{MCP: servers, AgentMCP: agentMCP},
-		Environments: environments.Config{Builds: h.store, Snapshots: h.store, Disks: h.disks},
+		Environments: environments.Config{Builds: h.store, Snapshots: h.store, Disks: h.disks}, Memories: memories.Config{Memories: h.store},
 		Accounts: accounts.Config{
 			SignIn: desk, Usage: h.store, Disk: ledger.New(slog.New(slog.DiscardHandler), ledger.Journals{Store: h.store}), Environments: allEnvironments{h},
 			CheckHooks: func(text []byte) error {

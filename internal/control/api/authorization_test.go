@@ -82,6 +82,8 @@ var authorization = map[string]string{
 	"PUT /v1/server/git-servers/{host}": admin, "DELETE /v1/server/git-servers/{host}": admin,
 	"GET /v1/settings": anyone, "PATCH /v1/settings": admin, "GET /v1/usage": anyone, "GET /v1/usage/disk": anyone,
 	"POST /hooks/{source}/{connection}": hook, "GET /v1/events": admin, "POST /v1/events/{eventId}/replay": admin,
+	"GET /v1/memories": anyone, "GET /v1/memories/{memoryId}": anyone, "PATCH /v1/memories/{memoryId}": anyone, "DELETE /v1/memories/{memoryId}": anyone,
+	"POST /v1/memories/{memoryId}/approve": anyone, "POST /v1/memories/{memoryId}/reject": anyone, // memories belong to a repository
 	"GET /healthz": open, "GET /openapi.json": open, "GET /openapi.yaml": open, "GET /help/errors": open,
 }
 
@@ -127,7 +129,7 @@ func (h *house) subject(rt rest.Route) string {
 	path := strings.Replace(rt.Path, "/rules/{owner}/{name}", "/rules/team/run-mode", 1)
 	path = strings.NewReplacer("{userId}", "2", "{keyId}", h.keyOfAnn(), "{passkeyId}", h.passkeyOfAnn(), "{deliveryId}", h.deliveryOf(id, runID, rt.Path),
 		"{modelId}", h.connected(rt.Path, "models", "mine"), "{host}", h.connected(rt.Path, "git_servers", "git.acme.test"),
-		"{serverId}", h.mcpServerOfAnn(rt.Path), "{snapshotId}", h.snapshotOfAnn(), "{source}", "github", "{connection}", "acme", "{eventId}", h.eventOf(rt.Path), "{seq}", h.turnsOf(id, runID, rt.Path), "{n}", "0",
+		"{serverId}", h.mcpServerOfAnn(rt.Path), "{snapshotId}", h.snapshotOfAnn(), "{source}", "github", "{connection}", "acme", "{eventId}", h.eventOf(rt.Path), "{seq}", h.turnsOf(id, runID, rt.Path), "{n}", "0", "{memoryId}", h.memoryOf(rt.Path),
 		"{id}", id, "{runId}", runID, "{name}", "TOKEN").Replace(path)
 	switch {
 	case strings.HasSuffix(rt.Path, "/secrets/{name}"):

@@ -33,6 +33,8 @@ type settingsJSON struct {
 	MaxTokens          int64    `json:"maxTokens" minimum:"0" doc:"tokens after which a run ends, including subagents'"`
 	MaxCostUSD         float64  `json:"maxCostUsd" minimum:"0" doc:"US dollars after which a run ends; requires a price for every model"`
 	MaxSeconds         int64    `json:"maxSeconds" minimum:"0" doc:"seconds after which a run ends, not counting time spent waiting for people"`
+	Memory             string   `json:"memory" enum:"off,review,on" doc:"whether agents write down what later agents on the repository get. review: once a person has approved it. on: at once, except from agents that a mention or comments on a pull request have started"`
+	MemoryRepositories []string `json:"memoryRepositories" nullable:"false" doc:"repositories to which memory applies: host/owner/name, host/owner/* or *; empty is all"`
 	NetworkMode        string   `json:"networkMode" enum:"allow_all,default_with_network_settings,network_settings_only" doc:"what machines may connect to: everything that the server allows; package and source hosts and the list; or only the list. An environment can restrict it further"`
 	NetworkAllowlist   []string `json:"networkAllowlist" nullable:"false" doc:"additional domains, *.domains, addresses and ranges that machines may connect to"`
 	FixChecks          bool     `json:"fixFailedChecks" doc:"agents fix failed checks of the pull requests that they have opened"`
@@ -56,6 +58,8 @@ type updateSettingsRequestJSON struct {
 	MachineDays        *int      `json:"machineRetentionDays,omitempty" minimum:"0" maximum:"3650"`
 	FixChecks          *bool     `json:"fixFailedChecks,omitempty"`
 	NetworkMode        *string   `json:"networkMode,omitempty" enum:"allow_all,default_with_network_settings,network_settings_only"`
+	Memory             *string   `json:"memory,omitempty" enum:"off,review,on"`
+	MemoryRepositories *[]string `json:"memoryRepositories,omitempty" maxItems:"100" nullable:"false"`
 	NetworkAllowlist   *[]string `json:"networkAllowlist,omitempty" maxItems:"1000" nullable:"false"`
 }
 
@@ -64,6 +68,7 @@ func settingsOf(s account.Settings) settingsJSON {
 		DefaultModel: s.DefaultModel, FastModel: s.FastModel, DefaultRepository: s.DefaultRepository, BaseBranch: s.BaseBranch,
 		DisplaySummary: !s.HideSummary, DisplaySummaryAway: !s.HideOutside, PrivacyMode: s.Privacy, FixChecks: !s.NoAutofix, RetentionDays: s.RetentionDays, MachineDays: s.MachineDays,
 		MaxTurns: s.Limit.Turns, MaxTokens: s.Limit.Tokens, MaxCostUSD: float64(s.Limit.Cost) / allowance.Dollar, MaxSeconds: s.Limit.Seconds,
+		Memory: cmp.Or(s.Memory, memoryOff), MemoryRepositories: append([]string{}, strings.Fields(s.MemoryRepos)...),
 		NetworkMode: cmp.Or(s.NetworkMode, policy.EnvironmentAllowAll), NetworkAllowlist: append([]string{}, strings.Fields(s.NetworkAllow)...),
 	}
 }
@@ -162,6 +167,9 @@ func (s *API) applySettings(to *account.Settings, in updateSettingsRequestJSON) 
 	if in.FixChecks != nil {
 		to.NoAutofix = !*in.FixChecks
 	}
+	if err := settleMemory(to, in.Memory, in.MemoryRepositories); err != nil {
+		return err
+	}
 	if err := settleNetwork(to, in.NetworkMode, in.NetworkAllowlist); err != nil {
 		return err
 	}
@@ -183,6 +191,33 @@ func (s *API) applySettings(to *account.Settings, in updateSettingsRequestJSON) 
 		}
 	}
 	return nil
+}
+
+const (
+	memoryOff      = "off" // stored as ""
+	maxMemoryRepos = 100
+)
+
+// settleMemory applies the requested settings of memories.
+func settleMemory(to *account.Settings, mode *string, repos *[]string) error {
+	if mode != nil {
+		switch to.Memory = *mode; *mode {
+		case memoryOff:
+			to.Memory = ""
+		case account.MemoryReview, account.MemoryOn:
+		default:
+			return fault.Invalid("must be %s, %s or %s", memoryOff, account.MemoryReview, account.MemoryOn).At("memory")
+		}
+	}
+	if repos == nil {
+		return nil
+	}
+	if len(*repos) > maxMemoryRepos {
+		return fault.Invalid("has %d entries; the limit is %d", len(*repos), maxMemoryRepos).At("memoryRepositories")
+	}
+	list, err := patterns(*repos, "memoryRepositories")
+	to.MemoryRepos = strings.Join(list, " ")
+	return err
 }
 
 // maxNetworkList is the maximum length of the team's network allow list.
