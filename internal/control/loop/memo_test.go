@@ -135,7 +135,7 @@ func TestReloadAgentSkills(t *testing.T) {
 	r.model.steps = []step{use("ReloadAgentSkills {}"), use("ReloadAgentSkills {}"), say("done")}
 	r.work(t.Context())
 	done := bodies[*agent.CallDone](r)
-	const want = "There are 2 skills.\n- deploy (/tmp/aloft-skills/team/deploy/SKILL.md)\n- release (/workspace/.agents/skills/release/SKILL.md)\n"
+	const want = "Skills: 2\n- deploy (/tmp/aloft-skills/team/deploy/SKILL.md)\n- release (/workspace/.agents/skills/release/SKILL.md)\n"
 	if len(done) != 2 || done[0].Text != want || done[1].Text != want || !strings.Contains(string(done[0].Output), `"name":"release"`) {
 		t.Errorf("results %+v", done)
 	}

@@ -31,7 +31,7 @@ func TestToolsOfTheServer(t *testing.T) {
 			calls: []string{`ReportBugfixResults {"results":[{"bug_id":"B-1","verdict":"BUGFIX_VERDICT_FIXED"}]}`}, want: "B-1: fixed",
 		},
 		"UpdateMemory":        {calls: []string{`UpdateMemory {"title":"Build","knowledge_to_store":"run make first"}`}, want: "the change applies to later agents on git.example.com/r"},
-		"ReloadAgentSkills":   {calls: []string{`ReloadAgentSkills {}`}, want: "There are 0 skills."},
+		"ReloadAgentSkills":   {calls: []string{`ReloadAgentSkills {}`}, want: "Skills: 0"},
 		"StartGrindPlanning":  {calls: []string{`StartGrindPlanning {"explanation":"the same in each file"}`}, want: "write the list with TodoWrite"},
 		"StartGrindExecution": {calls: []string{list, `StartGrindExecution {}`}, want: "Open items: 1."},
 		"Task":                {calls: []string{`Task {"description":"look","prompt":"look","subagent_type":"explore"}`}, want: "done"},

@@ -82,5 +82,5 @@ func listSkills(now rule.Set) tool.Result {
 	if err != nil {
 		return tool.Failed("encode the result: %v", err)
 	}
-	return tool.Result{Text: fmt.Sprintf("There are %d skills.\n", len(skills)) + b.String(), Output: output}
+	return tool.Result{Text: fmt.Sprintf("Skills: %d\n", len(skills)) + b.String(), Output: output}
 }
