@@ -1,7 +1,7 @@
 import type {
   AgentContext, AgentMcpServer, McpServer, McpTest, NewMcpServer,
   Access, AccessChange, Agent, AgentSummary, ApiKey, Answer, Approval, Artifact, AuditEntry, Build, Ceremony, Checked, Committed, ConnectGitServer, Connected, ConnectModel, CreateAgent, CreatePullRequest, Desktop, Diff, Environment,
-  EnvironmentChange, EnvironmentDetail, EnvironmentVersion, FileEntry, Fork, Invite, Invited, Journal, Me, Model, ModelRef, NewEnvironment, NewKey, Passkey,
+  EnvironmentChange, EnvironmentDetail, EnvironmentVersion, FileEntry, Fork, Invite, Invited, Journal, Me, Memories, Memory, Model, ModelRef, NewEnvironment, NewKey, Passkey,
   PasskeyAnswer, Preview, Prompt, Proposal, Proposed, ProposedPullRequest, PullRequest, PullRequestStatus, Queued, Retry, Role, Rule, Run, Secret, SecretType, Server, Settings, SignInLink, SignInRequest, SignedIn, Snapshot,
   DiskUsage, ListeningPort, TeamUsage, Terminal, Usage, User, VersionDiff, WrittenFile,
 } from "./types";
@@ -71,6 +71,10 @@ export class Client {
   audit = (before?: number) => this.get<{ items: AuditEntry[]; nextBefore?: number }>(`/audit?limit=50${before ? `&before=${before}` : ""}`);
   diskUsage = () => this.get<DiskUsage>("/usage/disk");
   teamUsage = (from: string, to: string) => this.get<TeamUsage>(`/usage?from=${from}&to=${to}`);
+  memories = (repository: string) => this.get<Memories>(`/memories${repository ? `?repository=${encodeURIComponent(repository)}` : ""}`);
+  updateMemory = (id: string, body: { revision: number; title: string; text: string }) => this.send<Memory>("PATCH", `/memories${at(id)}`, body);
+  decideMemory = (id: string, revision: number, decision: "approve" | "reject") => this.send("POST", `/memories${at(id)}/${decision}`, { revision });
+  deleteMemory = (id: string, revision: number) => this.send("DELETE", `/memories${at(id)}?revision=${revision}`);
   access = () => this.get<Access>("/repository-access");
   updateAccess = (body: AccessChange) => this.send<Access>("PATCH", "/repository-access", body);
   server = () => this.get<Server>("/server");

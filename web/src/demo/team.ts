@@ -1,4 +1,4 @@
-import type { Access, ApiKey, AuditEntry, DiskUsage, Server, Settings, SignedIn, TeamUsage, User } from "../api/types";
+import type { Access, ApiKey, AuditEntry, DiskUsage, Memories, Server, Settings, SignedIn, TeamUsage, User } from "../api/types";
 
 const hour = 3_600_000;
 const at = (hours: number) => new Date(Date.now() + hours * hour).toISOString();
@@ -67,7 +67,23 @@ export const settings: Settings = {
   defaultModel: "opus", fastModel: "", defaultRepository: "https://git.example.com/acme/shop", baseBranch: "", displayAgentSummary: true,
   displayAgentSummaryExternally: false, privacyMode: false, fixFailedChecks: true, retentionDays: 90, machineRetentionDays: 7,
   maxTurns: 0, maxTokens: 0, maxCostUsd: 20, maxSeconds: 4 * 3600,
+  memory: "review", memoryRepositories: [],
   networkMode: "default_with_network_settings", networkAllowlist: ["*.acme.example", "192.0.2.0/24"],
+};
+
+const written = { agentId: "bc-00000000-0000-4000-8000-000000000009", runId: "run-1" };
+const someDay = "2026-03-04T05:06:07Z";
+
+export const memories: Memories = {
+  repositories: ["git.example.com/acme/shop", "git.example.com/acme/web"],
+  items: [
+    {
+      id: "mem-1", repository: "git.example.com/acme/shop", status: "proposed", author: written, createdAt: someDay, updatedAt: someDay, revision: 1,
+      proposal: { action: "create", title: "Tests need a database", text: "Start it with `docker compose up -d db` before `npm test`; otherwise the tests wait for two minutes.", author: written, createdAt: someDay },
+    },
+    { id: "mem-2", repository: "git.example.com/acme/web", status: "approved", title: "Icons", text: "Icons come from the design team. Do not edit the SVG files by hand.", author: { userId: 1 }, createdAt: someDay, updatedAt: someDay, revision: 3 },
+  ],
+  truncated: false,
 };
 
 export const access: Access = { mode: "allow-list", everyone: ["git.example.com/acme/*"], members: [{ userId: 3, repositories: ["git.example.com/labs/probe"] }] };

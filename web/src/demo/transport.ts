@@ -4,7 +4,7 @@ import { Failure, type Transport } from "../api/transport";
 import { listed } from "../parts/status";
 import type { Find } from "../api/types";
 import { agents, idOf, setUps } from "./agents";
-import { access, audit, keys, members, passkeys, rules, server, settings, signedIn, signedOut, usage, diskUsage } from "./team";
+import { access, audit, keys, members, memories, passkeys, rules, server, settings, signedIn, signedOut, usage, diskUsage } from "./team";
 import { settled } from "../journal/fold";
 import { desktop } from "./desktop";
 import { shell } from "./shell";
@@ -32,6 +32,7 @@ const routes: [method: string, path: RegExp, reply: Reply][] = [
   ["POST", /^\/v1\/members$/, () => ({ member: members[2], link: { url: "https://aloft.example.com/sign-in#link=aloft_example", expiresAt: new Date(Date.now() + 3 * 86_400_000).toISOString() } })],
   ["GET", /^\/v1\/server$/, () => (state === "empty" ? { models: [], gitServers: [], ignored: [] } : server)],
   ["GET", /^\/v1\/settings$/, () => settings],
+  ["GET", /^\/v1\/memories$/, () => (state === "empty" ? { repositories: [], items: [], truncated: false } : memories)],
   ["GET", /^\/v1\/repository-access$/, () => access],
   ["GET", /^\/v1\/audit$/, () => page(audit)],
   ["GET", /^\/v1\/usage\/disk$/, () => diskUsage],

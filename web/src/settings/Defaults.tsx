@@ -33,6 +33,7 @@ export function Defaults() {
       },
     );
   };
+  const remembered = data?.memoryRepositories.join("\n") ?? "";
   const list = data?.networkAllowlist.join("\n") ?? "";
   return (
     <section className="card padded stack">
@@ -86,6 +87,22 @@ export function Defaults() {
               </span>
             </label>
           ))}
+          <div className="field">
+            <label htmlFor="memory">{w.memory.name}</label>
+            <select id="memory" className="input" disabled={!admin} aria-describedby="memory-hint" value={data.memory} onChange={(e) => save({ memory: e.target.value as Settings["memory"] })}>
+              {(Object.keys(w.memory.modes) as Settings["memory"][]).map((m) => (
+                <option key={m} value={m}>
+                  {w.memory.modes[m]}
+                </option>
+              ))}
+            </select>
+            <span className="hint" id="memory-hint">
+              {w.memory.hint}
+            </span>
+          </div>
+          {data.memory !== "off" && (
+            <Entry key={`memory ${remembered}`} id="memoryRepositories" words={w.memory.list} rows={Math.max(2, Math.min(12, data.memoryRepositories.length + 1))} value={remembered} may={admin} save={(text) => save({ memoryRepositories: text.split(/\s+/).filter(Boolean) })} />
+          )}
           <div className="field">
             <label htmlFor="network-mode">{w.network.name}</label>
             <select id="network-mode" className="input" disabled={!admin} aria-describedby="network-mode-hint" value={data.networkMode} onChange={(e) => save({ networkMode: e.target.value as Mode })}>

@@ -7,6 +7,7 @@ import { Defaults } from "./Defaults";
 import { ExternalId } from "./ExternalId";
 import { NoticesSwitch } from "../notices/Switch";
 import { McpServers } from "./McpServers";
+import { Memories } from "./Memories";
 import { Models } from "./Models";
 import { Rules } from "./Rules";
 import { RunMode } from "./RunMode";
@@ -41,6 +42,7 @@ export default function Settings() {
           <Models />
           <RunMode />
           <Rules />
+          <Memories />
           <Secrets />
           <McpServers />
           <ExternalId />

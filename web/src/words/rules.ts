@@ -3,7 +3,7 @@ export const rules = {
   agentRules: {
     title: "Rules",
     lead: (tokens: string) => `These texts tell the agent how to work. They have ${tokens} tokens.`,
-    from: { team: "Team", repository: "Repository", user: "Owner" },
+    from: { team: "Team", repository: "Repository", user: "Owner", memory: "Memory" },
     given: { yes: "given", offered: "offered", no: "not needed yet" },
     tokens: (n: string) => `${n} tokens`,
     always: "Always",

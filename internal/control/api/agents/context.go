@@ -22,7 +22,7 @@ type agentRuleJSON struct {
 	_           struct{} `json:"-" additionalProperties:"true"`
 	Source      string   `json:"source" doc:"path of the file below the workspace, or rules.md or skills.md/NAME for the team's and the owner's"`
 	Kind        string   `json:"kind" enum:"rule,skill,command"`
-	From        string   `json:"from" enum:"team,repository,user"`
+	From        string   `json:"from" enum:"team,repository,user,memory"`
 	When        string   `json:"when" enum:"always,files,request,mention" doc:"files: when a file that matches globs is used; request: the model reads it if the description fits; mention: by name in a prompt"`
 	Folder      string   `json:"folder,omitempty" doc:"folder below the workspace to which it applies, if that is not the whole repository"`
 	Globs       []string `json:"globs,omitempty" nullable:"false"`
