@@ -135,12 +135,16 @@ func (r *reader) folder(f rule.Folder) {
 		}, parseRule)
 	}
 	for _, folder := range Skills {
-		r.all(f, folder, func(name string) bool { return path.Base(name) == "SKILL.md" }, rule.ParseSkill)
+		r.all(f, folder, isSkill, rule.ParseSkill)
 	}
 	for _, folder := range Commands {
-		r.all(f, folder, func(name string) bool { return path.Ext(name) == ".md" }, rule.ParseCommand)
+		r.all(f, folder, isMarkdown, rule.ParseCommand)
 	}
+	r.plugins(f)
 }
+
+func isSkill(name string) bool    { return path.Base(name) == "SKILL.md" }
+func isMarkdown(name string) bool { return path.Ext(name) == ".md" }
 
 // parse parses a file.
 type parse = func(source, folder, text string) (rule.Rule, []string, bool)
