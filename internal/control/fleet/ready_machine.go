@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path"
 	"strings"
 	"time"
@@ -207,8 +206,16 @@ func (h *readyMachine) Subagents(ctx context.Context) ([]subagent.File, error) {
 	defer files.Close()
 	var all []subagent.File
 	for _, root := range h.folders {
+		var folders []string
 		for _, folder := range subagent.Folders {
-			found, err := definitions(ctx, files, path.Join(root, folder), subagent.MaxFiles-len(all))
+			folders = append(folders, path.Join(root, folder))
+		}
+		plugins, err := pluginAgents(ctx, files, root)
+		if err != nil {
+			return nil, lostError(err)
+		}
+		for _, folder := range append(folders, plugins...) {
+			found, err := definitions(ctx, files, folder, subagent.MaxFiles-len(all))
 			if err != nil {
 				return nil, lostError(err)
 			}
@@ -223,10 +230,7 @@ func (h *readyMachine) Subagents(ctx context.Context) ([]subagent.File, error) {
 func definitions(ctx context.Context, files *execclient.Files, folder string, most int) ([]subagent.File, error) {
 	entries, err := files.List(ctx, folder)
 	if err != nil {
-		if errors.Is(err, pod.ErrLost) || ctx.Err() != nil {
-			return nil, err
-		}
-		return nil, nil
+		return nil, fatalError(ctx, err)
 	}
 	var all []subagent.File
 	for _, e := range entries {
@@ -234,17 +238,12 @@ func definitions(ctx context.Context, files *execclient.Files, folder string, mo
 			continue
 		}
 		name := path.Join(folder, e.Name)
-		_, _, contents, err := files.Read(ctx, name, false)
-		if err != nil {
-			if errors.Is(err, pod.ErrLost) || ctx.Err() != nil {
-				return nil, err
-			}
-			continue
+		data, err := readFile(ctx, files, name, subagent.MaxFile+1)
+		if fatal := fatalError(ctx, err); fatal != nil {
+			return nil, fatal
 		}
-		data, err := io.ReadAll(io.LimitReader(contents, subagent.MaxFile+1))
-		_ = contents.Close() // the part that matters was read
 		if err != nil {
-			return nil, err
+			continue
 		}
 		all = append(all, subagent.File{Path: strings.TrimPrefix(name, agent.Workspace+"/"), Data: data})
 	}
