@@ -278,7 +278,7 @@ func isRules(file string) bool {
 	file = strings.ToLower(path.Clean("/" + strings.ReplaceAll(file, `\`, "/")))
 	for _, folder := range []string{"/.aloft/", "/.cursor/", "/.claude/"} {
 		_, name, found := cutLast(file, folder)
-		if found && (name == "permissions.json" || name == "sandbox.json" || name == "hooks.json" || name == "mcp.json" || folder == "/.claude/" && strings.HasPrefix(name, "settings")) {
+		if found && (strings.HasPrefix(name, "plugins/") || name == "permissions.json" || name == "sandbox.json" || name == "hooks.json" || name == "mcp.json" || folder == "/.claude/" && strings.HasPrefix(name, "settings")) {
 			return true
 		}
 	}

@@ -61,6 +61,7 @@ func TestDescribe(t *testing.T) {
 		{"Write", `{"path":"/workspace/a.go"}`, permit.Other, ""},
 		{"Write", `{"path":"/workspace/.cursor/permissions.json"}`, permit.Config, "write /workspace/.cursor/permissions.json"},
 		{"Write", `{"path":".CURSOR/../.Cursor//Permissions.json"}`, permit.Config, "write .CURSOR/../.Cursor//Permissions.json"},
+		{"Write", `{"path":".cursor/plugins/x/hooks/run.sh"}`, permit.Config, "write .cursor/plugins/x/hooks/run.sh"},
 		{"StrReplace", `{"path":"sub/.aloft/hooks.json"}`, permit.Config, "strreplace sub/.aloft/hooks.json"},
 		{"Delete", `{"path":"/workspace/.cursorignore"}`, permit.Config, "delete /workspace/.cursorignore"},
 		{"Write", `{"path":".claude/settings.local.json"}`, permit.Config, "write .claude/settings.local.json"},

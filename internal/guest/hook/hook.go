@@ -35,6 +35,7 @@ type Hook struct {
 	File       string
 	matcher    *regexp.Regexp // nil matches everything
 	claude     bool           // uses Claude's format
+	plugin     string         // folder of the plugin that it belongs to, or ""
 }
 
 // SystemFile is the path of a machine's own hooks.

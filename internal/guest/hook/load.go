@@ -33,10 +33,12 @@ type Set struct {
 	hooks map[hook.Event][]Hook
 	// Warnings say what could not be parsed, each with its file.
 	Warnings []string
+
+	plugin string // folder of the plugin whose hooks Load is reading, or ""
 }
 
 // Load reads the hooks of all sources, in order of precedence: the machine's,
-// the team's, the project's, the user's. It skips hooks that it cannot parse,
+// the team's, the project's and those of its plugins, the user's. It skips hooks that it cannot parse,
 // and adds a warning.
 func Load(p Sources) *Set {
 	s := &Set{hooks: map[hook.Event][]Hook{}}
@@ -45,6 +47,9 @@ func Load(p Sources) *Set {
 		s.add("the team's hooks", p.Team)
 	}
 	s.readFolder(p.Project)
+	if p.Project != "" {
+		s.readPlugins(p.Project)
+	}
 	if p.User != nil {
 		s.add("your hooks", p.User)
 	}
@@ -149,7 +154,7 @@ func (s *Set) append(file string, event hook.Event, e entry, claude bool) {
 		s.warn("%s: %s: hooks after the first %d are not run", file, event, maxHooks)
 		return
 	}
-	h := Hook{Command: e.Command, Timeout: defaultTimeout, FailClosed: e.FailClosed, LoopLimit: defaultLoopLimit, File: file, claude: claude}
+	h := Hook{Command: e.Command, Timeout: defaultTimeout, FailClosed: e.FailClosed, LoopLimit: defaultLoopLimit, File: file, claude: claude, plugin: s.plugin}
 	if e.Timeout != nil && *e.Timeout > 0 {
 		h.Timeout = min(time.Duration(*e.Timeout*float64(time.Second)), maxTimeout)
 	}

@@ -221,10 +221,14 @@ func (h Hook) process(ctx context.Context, session Session, event hook.Event, fi
 
 // variables returns the hook's environment.
 func (h Hook) variables(session Session) []string {
-	return []string{
+	vars := []string{
 		"CURSOR_PROJECT_DIR=" + session.Dir, "CURSOR_VERSION=" + session.Version, "CURSOR_USER_EMAIL=" + session.Email,
 		"CURSOR_TRANSCRIPT_PATH=" + session.Transcript, "CURSOR_CODE_REMOTE=true", "CLAUDE_PROJECT_DIR=" + session.Dir,
 	}
+	if h.plugin != "" {
+		vars = append(vars, "CURSOR_PLUGIN_ROOT="+h.plugin, "CLAUDE_PLUGIN_ROOT="+h.plugin)
+	}
+	return vars
 }
 
 const maxStderr = 8 << 10 // how much of a hook's stderr is kept, in bytes
