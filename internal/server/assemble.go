@@ -234,7 +234,7 @@ func (a *assembly) openMCP(context.Context) (err error) {
 		return err
 	}
 	a.agentMCP = mcp.NewAgents(mcp.AgentsConfig{
-		Servers: a.servers, File: projectFiles(a.gateway), Environment: a.builder.Declared, Variables: a.vault.ForAgent,
+		Servers: a.servers, File: projectFiles(a.gateway), Plugins: pluginsOf(a.gateway), Environment: a.builder.Declared, Variables: a.vault.ForAgent,
 	})
 	return nil
 }

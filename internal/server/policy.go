@@ -19,6 +19,7 @@ import (
 	"aloft/internal/control/store"
 	"aloft/internal/control/team"
 	"aloft/internal/guest/hook"
+	"aloft/internal/plugin"
 	"aloft/internal/policy"
 	"aloft/internal/policy/permit"
 	"aloft/internal/policy/sandbox"
@@ -115,6 +116,19 @@ func projectFiles(g *gateway.Gateway) func(ctx context.Context, a agent.Agent, c
 			return nil, err
 		}
 		return g.File(ctx, url, commit, path)
+	}
+}
+
+// pluginsOf returns a function that returns the folders of the plugins of an agent's
+// repository at a commit.
+func pluginsOf(g *gateway.Gateway) func(ctx context.Context, a agent.Agent, commit string) ([]string, error) {
+	return func(ctx context.Context, a agent.Agent, commit string) ([]string, error) {
+		if commit == "" || len(a.Repos) == 0 {
+			return nil, nil
+		}
+		var files []string
+		err := g.Walk(ctx, a.Repos[0].URL, commit, func(path string, _ gateway.Blob) { files = append(files, path) }, plugin.Folders...)
+		return plugin.Roots(files), err
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 // Files reads files of repositories: [gateway.Gateway].
 type Files interface {
 	Files(ctx context.Context, repoURL, ref string, paths []string) (gateway.Tree, error)
-	Walk(ctx context.Context, repoURL, commit string, visit func(path string, b gateway.Blob)) error
+	Walk(ctx context.Context, repoURL, commit string, visit func(path string, b gateway.Blob), folders ...string) error
 	Contents(ctx context.Context, repoURL string, b gateway.Blob, limit int64) ([]byte, error)
 	IDs(ctx context.Context, repoURL, commit string, paths []string) (map[string]string, error)
 	Export(ctx context.Context, repoURL, commit, dir string) error

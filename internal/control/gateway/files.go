@@ -40,14 +40,15 @@ func (g *Gateway) Files(ctx context.Context, repoURL, ref string, paths []string
 	return Tree{at.Commit, files, links}, err
 }
 
-// Walk calls visit for each file of a commit returned by Files; see
+// Walk calls visit for each file of a commit returned by Files, or for those in the
+// given folders; see
 // [mirror.Mirror.Walk].
-func (g *Gateway) Walk(ctx context.Context, repoURL, commit string, visit func(path string, b Blob)) error {
+func (g *Gateway) Walk(ctx context.Context, repoURL, commit string, visit func(path string, b Blob), folders ...string) error {
 	_, m, err := g.open(repoURL)
 	if err != nil {
 		return err
 	}
-	return m.Walk(ctx, commit, visit)
+	return m.Walk(ctx, commit, visit, folders...)
 }
 
 // Contents returns at most limit bytes of a file returned by Files.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"aloft/internal/environment"
 	"aloft/internal/fault"
 	"aloft/internal/mcp"
+	"aloft/internal/plugin"
 	"aloft/internal/secret"
 )
 
@@ -31,6 +33,9 @@ type AgentsConfig struct {
 	// File returns a file of the agent's repository at a commit, or nil if it
 	// does not exist.
 	File func(ctx context.Context, a agent.Agent, commit, path string) ([]byte, error)
+	// Plugins returns the folders of the plugins of the agent's repository at a commit;
+	// nil means there are none.
+	Plugins func(ctx context.Context, a agent.Agent, commit string) ([]string, error)
 	// Environment returns the agent's environment.json on the default branch at
 	// the agent's creation.
 	Environment func(ctx context.Context, a agent.Agent) (environment.Environment, error)
@@ -169,27 +174,66 @@ func (g *Agents) ServersOf(ctx context.Context, s *agent.State) ([]mcp.Server, [
 	return servers, slices.Concat(left, unset, out), nil
 }
 
-// project reads the servers that the repository configures. It reports an
+// project reads the servers that the repository and its plugins configure. It reports an
 // unreadable file as left out.
-func (g *Agents) project(ctx context.Context, a agent.Agent) ([]mcp.Server, []mcp.LeftOut) {
+func (g *Agents) project(ctx context.Context, a agent.Agent) (servers []mcp.Server, left []mcp.LeftOut) {
 	for _, name := range mcp.Files {
-		data, err := g.File(ctx, a, a.RulesAt, name)
-		if err != nil {
-			return nil, []mcp.LeftOut{{Name: name, Source: mcp.Project, Why: "the file cannot be read: " + fault.Of(err).Message}}
+		found, wrong, ok := g.configured(ctx, a, name)
+		if servers, left = found, wrong; ok {
+			break
 		}
-		if data == nil {
+	}
+	for _, name := range g.ofPlugins(ctx, a, &left) {
+		found, wrong, _ := g.configured(ctx, a, name)
+		servers, left = append(servers, found...), append(left, wrong...)
+	}
+	return servers, left
+}
+
+// configured reads the servers in a file of the repository. ok is false if the file does
+// not exist.
+func (g *Agents) configured(ctx context.Context, a agent.Agent, name string) (servers []mcp.Server, left []mcp.LeftOut, ok bool) {
+	data, err := g.File(ctx, a, a.RulesAt, name)
+	if err != nil {
+		return nil, []mcp.LeftOut{{Name: name, Source: mcp.Project, Why: "the file cannot be read: " + fault.Of(err).Message}}, true
+	}
+	if data == nil {
+		return nil, nil, false
+	}
+	servers, findings := mcp.Parse(name, data, mcp.Project)
+	for _, f := range findings {
+		if f.Severity == environment.Error {
+			left = append(left, mcp.LeftOut{Name: strings.TrimPrefix(f.Key, "mcpServers."), Source: mcp.Project, Why: f.Message})
+		}
+	}
+	return servers, left, true
+}
+
+// ofPlugins returns the files in which the plugins of the repository configure servers.
+// It adds problems to left.
+func (g *Agents) ofPlugins(ctx context.Context, a agent.Agent, left *[]mcp.LeftOut) (files []string) {
+	if g.Plugins == nil {
+		return nil
+	}
+	skip := func(name, why string) { *left = append(*left, mcp.LeftOut{Name: name, Source: mcp.Project, Why: why}) }
+	roots, err := g.Plugins(ctx, a, a.RulesAt)
+	if err != nil {
+		skip("plugins", "they cannot be read: "+fault.Of(err).Message)
+	}
+	for _, root := range roots {
+		manifest := path.Join(root, plugin.Manifest)
+		data, err := g.File(ctx, a, a.RulesAt, manifest)
+		if err != nil {
+			skip(manifest, "the file cannot be read: "+fault.Of(err).Message)
 			continue
 		}
-		servers, findings := mcp.Parse(name, data, mcp.Project)
-		var left []mcp.LeftOut
-		for _, f := range findings {
-			if f.Severity == environment.Error {
-				left = append(left, mcp.LeftOut{Name: strings.TrimPrefix(f.Key, "mcpServers."), Source: mcp.Project, Why: f.Message})
-			}
+		if _, _, err := plugin.Parse(data); err != nil {
+			skip(manifest, "the plugin is not read: its manifest "+err.Error())
+			continue
 		}
-		return servers, left
+		files = append(files, path.Join(root, plugin.Servers))
 	}
-	return nil, nil
+	return files
 }
 
 // expanded replaces the variables in remote servers by the agent's values.

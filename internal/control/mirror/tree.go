@@ -40,14 +40,14 @@ func (m *Mirror) Tree(ctx context.Context, commit string, paths []string) (files
 	return files, links, nil
 }
 
-// Walk calls visit for each regular file of a commit, sorted by path. It skips
-// symbolic links and submodules.
-func (m *Mirror) Walk(ctx context.Context, commit string, visit func(path string, b Blob)) error {
+// Walk calls visit for each regular file of a commit, sorted by path, or for those in
+// the given folders. It skips symbolic links and submodules.
+func (m *Mirror) Walk(ctx context.Context, commit string, visit func(path string, b Blob), folders ...string) error {
 	if !wholeID.MatchString(commit) {
 		return fault.Invalid("%q is not a commit id", Plain(commit))
 	}
 	lines := &treeLines{visit: visit}
-	args := []string{"ls-tree", "-r", "-z", "-l", "--full-tree", commit}
+	args := append([]string{"--literal-pathspecs", "ls-tree", "-r", "-z", "-l", "--full-tree", commit, "--"}, folders...)
 	if _, _, err := m.git(ctx, invocation{args: args, stdout: lines}); err != nil {
 		return fmt.Errorf("list files: %w", err)
 	}
