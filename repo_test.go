@@ -224,7 +224,7 @@ var mayImport = map[string][]string{
 	"internal/guest/ripgrep":       {},
 	"internal/guest/listening":     {},
 	"internal/guest/lsp":           {"internal/atomicfile", "internal/gitcmd", "internal/guest/ripgrep"},
-	"internal/guest/hook":          {"internal/hook", "internal/text"},
+	"internal/guest/hook":          {"internal/hook", "internal/text", "internal/plugin"},
 	"internal/guest/rulefile":      {"internal/plugin", "internal/rule"},
 	"internal/guest/mcp":           {"internal/mcp", "internal/redact"},
 	"internal/guest/search":        {"internal/atomicfile", "internal/lockfile", "internal/guest/ripgrep"},
