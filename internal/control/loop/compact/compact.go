@@ -3,6 +3,7 @@
 package compact
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"strings"
@@ -21,10 +22,13 @@ var compactPrompt string
 const (
 	fullNumerator, fullDenominator = 4, 5
 	keepFraction                   = 5
-	messageTokens                  = 4 // overhead of a message besides its text
-	longestQuote                   = 2000
+	messageTokens                  = 4    // overhead of a message besides its text
 	smallWindow                    = 1000 // minimum context window of a model, in tokens
 )
+
+// quotes are the maximum lengths of the arguments and of the result of a call in the
+// transcript for a summary, in bytes. The first with which the transcript fits is used.
+var quotes = []int{2000, 1000, 500, 250, 120}
 
 // CharsPerToken is the average for English and code. It is used until the model
 // reports a count.
@@ -131,23 +135,37 @@ func tail(messages []conversation.Message, room int64) int {
 	return keep
 }
 
-// transcript renders the messages as text of at most room bytes, without the
-// middle if necessary.
-func transcript(messages []conversation.Message, room int) string {
+// transcript renders the messages as text of at most room bytes. It shortens the
+// arguments and the results of calls as far as necessary, so that no message is missing.
+// Only if the shortest form does not fit, it leaves out the middle.
+func transcript(messages []conversation.Message, room int) (text string) {
+	for _, quote := range quotes {
+		if text = render(messages, quote); len(text) <= room {
+			return text
+		}
+	}
+	return Cut(text, room)
+}
+
+// render renders the messages with at most quote bytes of the arguments and of the result
+// of each call.
+func render(messages []conversation.Message, quote int) string {
 	var b strings.Builder
+	names := map[string]string{} // of tools, by call
 	for _, m := range messages {
 		for _, block := range m.Blocks {
 			switch {
 			case block.Text != "":
 				fmt.Fprintf(&b, "[%s] %s\n", m.Role, block.Text)
 			case block.Call != nil:
-				fmt.Fprintf(&b, "[call %s of %s] %s\n", block.Call.ID, block.Call.Name, Cut(string(block.Call.Args), longestQuote))
+				names[block.Call.ID] = block.Call.Name
+				fmt.Fprintf(&b, "[call] %s %s\n", block.Call.Name, Cut(string(block.Call.Args), quote))
 			case block.Result != nil:
-				fmt.Fprintf(&b, "[result of %s] %s\n", block.Result.CallID, Cut(block.Result.Text, longestQuote))
+				fmt.Fprintf(&b, "[result of %s] %s\n", cmp.Or(names[block.Result.CallID], "a call"), Cut(block.Result.Text, quote))
 			}
 		}
 	}
-	return Cut(b.String(), room)
+	return b.String()
 }
 
 // Cut removes the middle of s so that at most n bytes of it remain, and

@@ -171,3 +171,36 @@ func TestListFiles(t *testing.T) {
 		}
 	}
 }
+
+// TestTranscript checks that a transcript has all messages if shorter quotes make them
+// fit, and that it never exceeds its size.
+func TestTranscript(t *testing.T) {
+	t.Parallel()
+	var messages []conversation.Message
+	for i := range 100 {
+		id := fmt.Sprint("call_", i)
+		messages = append(messages,
+			conversation.Message{Role: conversation.Assistant, Blocks: []conversation.Block{{Text: fmt.Sprintf("step %d.", i)}, {Call: &conversation.ToolCall{ID: id, Name: "Shell", Args: []byte(`{"command":"make"}`)}}}},
+			conversation.Message{Role: conversation.User, Blocks: []conversation.Block{{Result: &conversation.ToolResult{CallID: id, Text: "begin " + strings.Repeat("x", 3000) + " end"}}}})
+	}
+	for _, c := range []struct {
+		room, steps int
+		part        string // of each result
+	}{
+		{1 << 20, 100, strings.Repeat("x", 990)},
+		{70_000, 100, strings.Repeat("x", 200)},
+		{30_000, 100, " end\n"},
+		{10_000, 0, ""},
+	} {
+		got := transcript(messages, c.room)
+		if len(got) > c.room+mark {
+			t.Errorf("%d bytes in a room of %d", len(got), c.room)
+		}
+		if n := strings.Count(got, "step "); c.steps > 0 && n != c.steps || strings.Count(got, "[result of Shell] begin") < c.steps {
+			t.Errorf("in %d bytes: %d steps", c.room, n)
+		}
+		if c.part != "" && strings.Count(got, c.part) < 100 {
+			t.Errorf("in %d bytes: the results lack %d bytes that fit", c.room, len(c.part))
+		}
+	}
+}
