@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
+	"time"
 )
 
 // SkillsFile is the name under which the server stores the skills of the team
@@ -63,4 +65,43 @@ func splitSkills(text string) (files []string) {
 		}
 	}
 	return append(files, strings.TrimSpace(strings.Join(lines[start:], "\n")))
+}
+
+// DraftFile is the name under which the server stores skills of the team that are not
+// published yet.
+const DraftFile = "skills-draft.md"
+
+// draftMark is the end of the name of a skill that is not published.
+const draftMark = "-draft"
+
+// Drafts returns the skills as drafts: agents get a draft only if a prompt mentions it as
+// /NAME-draft.
+func Drafts(skills []Rule) []Rule {
+	drafts := slices.Clone(skills)
+	for i := range drafts {
+		d := &drafts[i]
+		d.Label, d.When, d.Globs = d.Label+draftMark, OnMention, nil
+		d.Source, d.Description = path.Join(DraftFile, d.Label), "(draft) "+d.Description
+	}
+	return drafts
+}
+
+// MaxVersions is how many versions of the team's skills are kept.
+const MaxVersions = 20
+
+// A Version is a text of a [SkillsFile], from the time at which it was published.
+type Version struct {
+	Since  time.Time `json:"since"`
+	UserID int64     `json:"userId"` // who published it
+	Text   string    `json:"text"`
+}
+
+// WithVersion returns the versions with a new one, at most [MaxVersions]. The latest
+// version is the last. If v has the text of the latest, the versions stay as they are.
+func WithVersion(versions []Version, v Version) []Version {
+	if n := len(versions); n > 0 && versions[n-1].Text == v.Text {
+		return versions
+	}
+	all := append(slices.Clone(versions), v)
+	return all[max(0, len(all)-MaxVersions):]
 }

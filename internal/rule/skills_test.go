@@ -1,6 +1,7 @@
 package rule
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -54,5 +55,39 @@ func TestSkillsThatAreRefused(t *testing.T) {
 				t.Errorf("got %+v, %v; want %q", skills, err, c.says)
 			}
 		})
+	}
+}
+
+// TestDrafts checks that a draft is given only by its own name.
+func TestDrafts(t *testing.T) {
+	t.Parallel()
+	skills, _, err := ParseSkills(Team, "---\nname: release\ndescription: How to release\npaths: '*.go'\n---\nx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := append(skills, Drafts(skills)...)
+	for prompt, want := range map[string]string{"release it": "release", "/release it": "release", "/release-draft it": "release,release-draft"} {
+		var names []string
+		for _, r := range Due(all, nil, Work{Prompt: prompt, Touched: []string{"a.go"}}) {
+			names = append(names, r.Name())
+		}
+		if got := strings.Join(names, ","); got != want {
+			t.Errorf("%q: got %s, want %s", prompt, got, want)
+		}
+	}
+	if d := Drafts(skills)[0]; d.Path("/workspace") != "/tmp/aloft-skills/team/release-draft/SKILL.md" || d.Source != "skills-draft.md/release-draft" || skills[0].Name() != "release" {
+		t.Errorf("draft %+v of %+v", d, skills[0])
+	}
+}
+
+// TestWithVersion checks that versions are bounded, and that the same text is kept once.
+func TestWithVersion(t *testing.T) {
+	t.Parallel()
+	var all []Version
+	for i := range 2 * MaxVersions {
+		all = WithVersion(WithVersion(all, Version{Text: strconv.Itoa(i)}), Version{Text: strconv.Itoa(i)})
+	}
+	if len(all) != MaxVersions || all[0].Text != strconv.Itoa(MaxVersions) || all[MaxVersions-1].Text != strconv.Itoa(2*MaxVersions-1) {
+		t.Errorf("%d versions, from %q to %q", len(all), all[0].Text, all[len(all)-1].Text)
 	}
 }

@@ -82,6 +82,7 @@ var authorization = map[string]string{
 	"PUT /v1/server/git-servers/{host}": admin, "DELETE /v1/server/git-servers/{host}": admin,
 	"GET /v1/settings": anyone, "PATCH /v1/settings": admin, "GET /v1/usage": anyone, "GET /v1/usage/disk": anyone,
 	"POST /hooks/{source}/{connection}": hook, "GET /v1/events": admin, "POST /v1/events/{eventId}/replay": admin,
+	"GET /v1/team/skills/versions": anyone, "POST /v1/team/skills/publish": admin,
 	"GET /v1/memories": anyone, "GET /v1/memories/{memoryId}": anyone, "PATCH /v1/memories/{memoryId}": anyone, "DELETE /v1/memories/{memoryId}": anyone,
 	"POST /v1/memories/{memoryId}/approve": anyone, "POST /v1/memories/{memoryId}/reject": anyone, // memories belong to a repository
 	"GET /healthz": open, "GET /openapi.json": open, "GET /openapi.yaml": open, "GET /help/errors": open,

@@ -131,7 +131,12 @@ func (p *Policy) Rules(ctx context.Context, a agent.Agent) (rules []rule.Rule, e
 			rules = append(rules, skills...)
 		}
 	}
-	return rules, nil
+	draft, err := p.Store.Rule(ctx, store.TeamRules, rule.DraftFile)
+	if err == nil && draft != "" {
+		skills, _, _ := rule.ParseSkills(rule.Team, draft) // the API has checked it
+		rules = append(rules, rule.Drafts(skills)...)
+	}
+	return rules, err
 }
 
 // Hooks are the hooks.json of the team and of an agent's owner.

@@ -9,7 +9,7 @@ import (
 
 // Routes returns the operations of the package.
 func (s *API) Routes() []rest.Route {
-	return slices.Concat(s.sessionRoutes(), s.memberRoutes(), s.keyRoutes(), s.settingsRoutes(), s.accessRoutes(), []rest.Route{
+	return slices.Concat(s.sessionRoutes(), s.memberRoutes(), s.keyRoutes(), s.settingsRoutes(), s.accessRoutes(), s.skillRoutes(), []rest.Route{
 		{Method: "GET", Path: "/v1/rules/{owner}/{name}", ID: "getRule", Summary: "Show a rule file, yours or the team's",
 			Status: 200, Out: ruleJSON{}, Handle: s.getRule},
 		{Method: "PUT", Path: "/v1/rules/{owner}/{name}", ID: "putRule", Summary: "Set a rule file; the team's for admins only",

@@ -15,7 +15,7 @@ import (
 )
 
 // ruleFiles are the names of the rule files that users and the team can have.
-var ruleFiles = []string{"permissions.json", "sandbox.json", "hooks.json", rule.File, rule.SkillsFile, "run-mode", "deny-after"}
+var ruleFiles = []string{"permissions.json", "sandbox.json", "hooks.json", rule.File, rule.SkillsFile, rule.DraftFile, "run-mode", "deny-after"}
 
 // maxRule is the maximum length of a rule file, in bytes.
 const maxRule = permit.MaxFile
@@ -23,7 +23,7 @@ const maxRule = permit.MaxFile
 type ruleJSON struct {
 	_        struct{} `json:"-" additionalProperties:"true"`
 	Owner    string   `json:"owner" enum:"me,team"`
-	Name     string   `json:"name" enum:"permissions.json,sandbox.json,hooks.json,rules.md,skills.md,run-mode,deny-after"`
+	Name     string   `json:"name" enum:"permissions.json,sandbox.json,hooks.json,rules.md,skills.md,skills-draft.md,run-mode,deny-after"`
 	Text     string   `json:"text" doc:"the file as it was set, including comments; empty if there is none"`
 	Warnings []string `json:"warnings,omitempty" nullable:"false" doc:"warnings about the file"`
 }
@@ -46,6 +46,9 @@ func (s *API) ruleOf(r *http.Request, who account.APIKey) (owner, name string, e
 	}
 	if name = r.PathValue("name"); !slices.Contains(ruleFiles, name) {
 		return "", "", fault.NotFound("unknown rule file %s", fault.Quoted(name)).Hint("use one of %s", strings.Join(ruleFiles, ", "))
+	}
+	if name == rule.DraftFile && owner != store.TeamRules {
+		return "", "", fault.NotFound("only the team has a draft of its skills").Hint("try a skill of your own in %s", rule.SkillsFile)
 	}
 	return owner, name, nil
 }
@@ -84,7 +87,14 @@ func (s *API) putRule(w http.ResponseWriter, r *http.Request, who account.APIKey
 	} else if text, out.Warnings, err = s.checkRule(name, text); err != nil {
 		return err
 	}
-	if err := s.Rules.SetRule(r.Context(), owner, name, text); err != nil {
+	if owner == store.TeamRules && name == rule.SkillsFile {
+		s.settling.Lock()
+		err = s.publish(r, who, text)
+		s.settling.Unlock()
+	} else {
+		err = s.Rules.SetRule(r.Context(), owner, name, text)
+	}
+	if err != nil {
 		return err
 	}
 	out.Text = text
@@ -115,7 +125,7 @@ func (s *API) checkRule(name, text string) (keep string, warnings []string, err 
 			return "", nil, fault.Invalid("%s", warnings[len(warnings)-1]).At("text")
 		}
 		text = r.Text + "\n"
-	case rule.SkillsFile:
+	case rule.SkillsFile, rule.DraftFile:
 		_, warnings, err = rule.ParseSkills(rule.Team, text)
 	case "run-mode":
 		text = strings.TrimSpace(text)
