@@ -35,6 +35,7 @@ var commandOf = map[string]string{
 	"visitProvider": "[for a browser]", "providerCallback": "[for a browser]",
 	"listMembers": "member list", "inviteMember": "member invite", "updateMember": "member update", "createSignInLink": "member link",
 	"listInboundEvents": "events list", "replayInboundEvent": "events replay", "receiveEvent": "[for other services]",
+	"listSkillVersions": "rules versions", "publishSkills": "rules publish",
 	"listMemories": "memory list", "getMemory": "memory show", "updateMemory": "memory edit", "approveMemory": "memory approve", "rejectMemory": "memory reject", "deleteMemory": "memory delete",
 	"listAudit": "audit", "getSettings": "settings", "updateSettings": "settings set", "getRepositoryAccess": "access", "updateRepositoryAccess": "access use", "getUsageReport": "usage", "getDiskUsage": "usage disk",
 	"listMcpServers": "mcp list", "addMcpServer": "mcp add", "removeMcpServer": "mcp remove", "testMcpServer": "mcp test", "beginMcpSignIn": "mcp login",

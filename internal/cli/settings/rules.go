@@ -28,12 +28,13 @@ The server stores these rules for you and, with --team, for everybody:
     hooks.json        scripts that run before and after agents' actions
     rules.md          text that tells agents how to work
     skills.md         skills: how to do something, which agents read when they need it
+    skills-draft.md   with --team: skills that are tried before they are published
   
   A repository can have its own in .aloft or .cursor.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newRulesShowCommand(a), newRulesSetCommand(a))
+	cmd.AddCommand(newRulesShowCommand(a), newRulesSetCommand(a), newRulesPublishCommand(a), newRulesVersionsCommand(a))
 	return cmd
 }
 

@@ -71,6 +71,7 @@ export class Client {
   audit = (before?: number) => this.get<{ items: AuditEntry[]; nextBefore?: number }>(`/audit?limit=50${before ? `&before=${before}` : ""}`);
   diskUsage = () => this.get<DiskUsage>("/usage/disk");
   teamUsage = (from: string, to: string) => this.get<TeamUsage>(`/usage?from=${from}&to=${to}`);
+  publishSkills = (text: string) => this.send<Rule>("POST", "/team/skills/publish", { text });
   memories = (repository: string) => this.get<Memories>(`/memories${repository ? `?repository=${encodeURIComponent(repository)}` : ""}`);
   updateMemory = (id: string, body: { revision: number; title: string; text: string }) => this.send<Memory>("PATCH", `/memories${at(id)}`, body);
   decideMemory = (id: string, revision: number, decision: "approve" | "reject") => this.send("POST", `/memories${at(id)}/${decision}`, { revision });

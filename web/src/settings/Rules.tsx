@@ -7,7 +7,7 @@ import { useMay } from "../api/session";
 import { words } from "../words";
 
 const w = words.settings.rules;
-const files = ["permissions.json", "sandbox.json", "hooks.json", "rules.md", "skills.md", "deny-after"] as const;
+const files = ["permissions.json", "sandbox.json", "hooks.json", "rules.md", "skills.md", "skills-draft.md", "deny-after"] as const;
 const owners = ["me", "team"] as const;
 
 /** The policy files: commands that run without approval, the sandbox's access, hooks, and how long an approval
@@ -22,13 +22,19 @@ export function Rules() {
       <div className="row wraps">
         <div className="pick" role="group" aria-label={w.whose}>
           {owners.map((o) => (
-            <button key={o} type="button" aria-pressed={o === owner} onClick={() => setOwner(o)}>
+            <button
+              key={o} type="button" aria-pressed={o === owner}
+              onClick={() => {
+                setOwner(o);
+                if (name === "skills-draft.md") setName("skills.md");
+              }}
+            >
               {w.owner[o]}
             </button>
           ))}
         </div>
         <div className="pick" role="group" aria-label={w.which}>
-          {files.map((f) => (
+          {files.filter((f) => owner === "team" || f !== "skills-draft.md").map((f) => (
             <button key={f} type="button" aria-pressed={f === name} onClick={() => setName(f)}>
               {f}
             </button>
@@ -64,6 +70,16 @@ function Rule({ owner, name }: { owner: (typeof owners)[number]; name: (typeof f
       (e: unknown) => setProblem(asFailure(e).message),
     );
   };
+  const publish = () => {
+    setProblem("");
+    client.publishSkills(text).then(
+      () => {
+        toast(w.published);
+        reload();
+      },
+      (e: unknown) => setProblem(asFailure(e).message),
+    );
+  };
   if (loading && !data) return <Loading rows={3} />;
   if (failure && !data) return <Failed failure={failure} retry={reload} />;
   return (
@@ -87,6 +103,11 @@ function Rule({ owner, name }: { owner: (typeof owners)[number]; name: (typeof f
           <button type="button" className="button" disabled={!dirty} onClick={save}>
             {w.save}
           </button>
+          {name === "skills-draft.md" && !dirty && text !== "" && (
+            <button type="button" className="button" onClick={publish}>
+              {w.publish}
+            </button>
+          )}
           {dirty && (
             <button type="button" className="button quiet" onClick={clear}>
               {words.environments.discard}
