@@ -25,14 +25,15 @@ type Config struct {
 	// Machines returns the machines of this host, running or not.
 	Machines func(ctx context.Context) ([]machine.SocketMeasured, error)
 	// Stop ends the agent's run with the given reason, and stops the machine.
-	Stop   func(ctx context.Context, id string, why error) error
+	Stop func(ctx context.Context, id string, why error) error
+	// Host returns the TCP memory of the host; nil means [ReadHost].
+	Host   func() (Host, error)
 	Logger *slog.Logger
 }
 
 // Guard watches the host's TCP memory. Only Run may be called, once.
 type Guard struct {
 	Config
-	host   func() (Host, error)
 	warned bool
 	next   time.Time // no measurement before this time
 }
@@ -45,7 +46,12 @@ const (
 )
 
 // New returns a guard.
-func New(c Config) *Guard { return &Guard{Config: c, host: ReadHost} }
+func New(c Config) *Guard {
+	if c.Host == nil {
+		c.Host = ReadHost
+	}
+	return &Guard{Config: c}
+}
 
 // Host is the TCP memory of the host, in bytes.
 type Host struct {
@@ -98,7 +104,7 @@ func (g *Guard) Run(ctx context.Context) error {
 
 // look reads the host's usage, and stops a machine if the memory is scarce.
 func (g *Guard) look(ctx context.Context, now time.Time) {
-	h, err := g.host()
+	h, err := g.Host()
 	if err != nil {
 		g.warn("cannot read how much memory TCP connections use", "error", err)
 		return

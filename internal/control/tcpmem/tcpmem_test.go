@@ -66,7 +66,7 @@ func TestGreediestIsStopped(t *testing.T) {
 				},
 				Logger: slog.New(slog.DiscardHandler),
 			})
-			g.host = func() (Host, error) { return c.host, nil }
+			g.Host = func() (Host, error) { return c.host, nil }
 			now := time.Unix(1, 0)
 			g.look(t.Context(), now)
 			if stopped != c.want {

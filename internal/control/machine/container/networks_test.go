@@ -1,7 +1,9 @@
 package container
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +11,8 @@ import (
 	"aloft/internal/control/cgroup"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/machine/container/userns"
+	"aloft/internal/control/tcpmem"
+	"aloft/internal/fault"
 )
 
 // makeNetworks creates network namespaces and holds them by descriptors until the
@@ -64,15 +68,18 @@ func TestSocketMemoryIsBounded(t *testing.T) {
 
 // TestSocketsOfDockerAreFound has root in a machine that may run Docker move to a cgroup
 // of its own, where version 1 of cgroups does not count sockets, and fill the buffers of
-// connections in a network namespace of its own.
+// connections in a network namespace of its own. The guard of the TCP memory must stop
+// that machine, and no other. The connections are few, since all tests share the memory.
 func TestSocketsOfDockerAreFound(t *testing.T) {
-	m := create(t, dockerRuntime(t), machine.Spec{Image: dockerImage(t)}).(*Machine)
+	r := dockerRuntime(t)
+	m := create(t, r, machine.Spec{Image: dockerImage(t)}).(*Machine)
+	other := createNamed(t, r, machine.Spec{ID: "m-2", Image: dockerImage(t)})
 	if n, err := m.SocketBytes(t.Context()); err != nil || n > 1<<20 {
 		t.Errorf("before: %d bytes, %v", n, err)
 	}
 	do(t, m, `mkdir -p /sys/fs/cgroup/memory/own && echo $$ > /sys/fs/cgroup/memory/own/cgroup.procs || true
 cat > /fill.py <<'.'
-`+fillSockets+`
+`+strings.Replace(fillSockets, "200", "30", 1)+`
 import sys, time
 sys.stdout.flush()
 time.sleep(1000)
@@ -85,6 +92,33 @@ until [ -s /filled ]; do sleep 0.1; done`)
 	}
 	if n, err := m.SocketBytes(t.Context()); err != nil || n < took {
 		t.Errorf("measured %d MiB of %d MiB, %v", n>>20, took>>20, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	guard := tcpmem.New(tcpmem.Config{
+		Machines: func(context.Context) ([]machine.SocketMeasured, error) {
+			return []machine.SocketMeasured{other, m}, nil
+		},
+		Stop: func(ctx context.Context, id string, why error) error {
+			defer cancel()
+			if id != m.ID() || fault.Of(why).Code != "socket_limit" {
+				t.Errorf("%s is stopped: %v", id, why)
+				return nil
+			}
+			return m.Stop(ctx)
+		},
+		Host: func() (tcpmem.Host, error) { // a host whose memory this machine fills
+			h, err := tcpmem.ReadHost()
+			h.Low, h.Pressure = took/2, took
+			return h, err
+		},
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	if err := guard.Run(ctx); err != nil {
+		t.Error(err)
+	}
+	if m.Running() || !other.Running() {
+		t.Errorf("the machine runs: %v; the other runs: %v", m.Running(), other.Running())
 	}
 }
 
