@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -132,6 +133,27 @@ func TestHeld(t *testing.T) {
 		_ = s.Body.Close()
 	}
 	eventually(t, "the streams are gone", func() bool { return len(held(annsKey)) == 0 })
+	feed, write := io.Pipe() // an event that is sent slowly, by somebody whom the server does not know yet
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, h.http.URL+"/hooks/github/acme", feed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if resp, err := h.http.Client().Do(req); err == nil {
+			_ = resp.Body.Close()
+		}
+	}()
+	eventually(t, "the event is shown", func() bool {
+		return slices.Equal(held(adminsKey), []string{fmt.Sprintf("1 event of <nil> for 0: %v", float64(h.api.config.Hooks.Limit("github")))})
+	})
+	if got := held(bensKey); len(got) > 0 {
+		t.Errorf("a member sees %v", got)
+	}
+	_ = write.Close()
+	<-ended
+	eventually(t, "the event is gone", func() bool { return len(held(adminsKey)) == 0 })
 }
 
 // TestDiskUsage checks the sums, and whose rows members and admins can see.
