@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -96,14 +97,10 @@ func (u *userProgress) add(rt rest.Route, n int) {
 	}
 }
 
-// transfers reports whether the route transfers files of a machine.
-func transfers(rt rest.Route) bool {
-	switch rt.ID {
-	case "readFile", "readFolder", "writeFile":
-		return true
-	}
-	return false
-}
+// transferring lists the operations that transfer files of a machine.
+var transferring = []string{"readFile", "readFolder", "writeFile"}
+
+func transfers(rt rest.Route) bool { return slices.Contains(transferring, rt.ID) }
 
 func tooMany(most int, what string) error {
 	return fault.Exhausted("%d %s of yours are in progress", most, what).Named("rate_limit_exceeded").
