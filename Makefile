@@ -106,9 +106,10 @@ soak: build .bin/runsc ## run the abuse tests longer and harder than make test
 	@env ALOFT_TEST_SOAK=1 go test -count=1 -v -timeout=60m -run '^Test(ManyAtOnce|TracedLines)' ./internal/guest/hook ./internal/policy/shell
 	@$(SUDO) env TEST_NEEDS=all ALOFT_TEST_SOAK=1 go test -count=1 -v -timeout=60m -run '^Test(ManyAtOnce|EscapesInside)' ./cmd/sandbox ./internal/control/machine/container
 
-engines: deps-test .bin/runc .bin/buildctl .bin/versitygw ## build Dockerfiles with every engine and move snapshots through a real S3 server; not in make test
+engines: deps-test build .bin/runc .bin/buildctl .bin/versitygw ## build Dockerfiles with every engine, build images/debian, and move snapshots through a real S3 server; not in make test
 	@hack/deps.sh engines
 	@$(SUDO) env TEST_NEEDS=all go test -tags engines -count=1 -v ./internal/control/dockerfile/...
+	@$(SUDO) env TEST_NEEDS=all PATH="$(CURDIR)/.bin:$$PATH" go test -tags engines -count=1 -v -timeout=60m -run '^TestReferenceImage$$' ./test/e2e
 	@$(SUDO) env TEST_NEEDS=all go test -tags engines -count=1 -v -run '^TestSnapshotsMoveByS3$$' ./cmd/aloft
 
 editor: .bin/code-server ## connect to a machine with a real editor server; not in make test
