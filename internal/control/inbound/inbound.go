@@ -118,6 +118,20 @@ type Change struct {
 	Text string
 }
 
+// Event is a received event as its sender describes it.
+type Event struct {
+	ID         string // of the delivery, see [store.InboundID]
+	Source     string
+	Connection string
+	Kind       string // the sender's name of the event
+	ReceivedAt time.Time
+	Body       []byte // JSON, unless the sender is wrong
+	// Change has the fields that the source finds in the event. Unlike in
+	// [Handler.Changed], all may be empty. Repo is zero if the event names no
+	// repository.
+	Change Change
+}
+
 // Ignored is the reason why an event needs no action.
 type Ignored string
 
@@ -273,6 +287,32 @@ func printable(s string) bool {
 // forges list up to 2,048 commits.
 const maxValues = 100_000
 
+// Describe returns a stored event. Its change is empty if the event cannot be parsed.
+func (i *Inbox) Describe(e store.InboundEvent) Event {
+	out := Event{ID: e.ID, Source: e.Source, Connection: e.Connection, Kind: e.Kind, ReceivedAt: e.ReceivedAt, Body: e.Body}
+	at := slices.IndexFunc(i.Connections, func(c Connection) bool { return c.Source == e.Source && c.Name == e.Connection })
+	if at < 0 || !new(text.Meter).Count(e.Body, 0, maxValues) {
+		return out
+	}
+	p, err := sources[e.Source].parse(e.Kind, e.Body)
+	if _, isIgnored := errors.AsType[Ignored](err); err != nil && !isIgnored {
+		return out
+	}
+	repo := p.repo
+	if p.Repo, err = forge.ParseURL("https://" + i.Connections[at].Host + "/" + repo); err != nil || repo == "" {
+		p.Repo = forge.Repo{}
+	}
+	out.Change = p.bounded()
+	return out
+}
+
+// bounded returns the change with short fields on one line each.
+func (p payload) bounded() Change {
+	p.Branch, p.Commit, p.Actor = forge.Line(p.Branch, 250), forge.Line(p.Commit, 64), forge.Line(p.Actor, 100)
+	p.Check, p.CommentID = forge.Line(p.Check, 200), forge.Line(p.CommentID, 100)
+	return p.Change
+}
+
 // parse returns the change that a stored event reports. If the event needs no
 // action, the error is an [Ignored].
 func (i *Inbox) parse(e store.InboundEvent) (Change, error) {
@@ -290,10 +330,9 @@ func (i *Inbox) parse(e store.InboundEvent) (Change, error) {
 	if p.Repo, err = forge.ParseURL("https://" + i.Connections[at].Host + "/" + p.repo); err != nil || p.repo == "" {
 		return Change{}, errors.New("the event names no valid repository")
 	}
-	p.Branch, p.Commit, p.Actor = forge.Line(p.Branch, 250), forge.Line(p.Commit, 64), forge.Line(p.Actor, 100)
-	p.Check, p.CommentID = forge.Line(p.Check, 200), forge.Line(p.CommentID, 100)
-	if p.Number <= 0 && p.Branch == "" && p.Commit == "" {
+	c := p.bounded()
+	if c.Number <= 0 && c.Branch == "" && c.Commit == "" {
 		return Change{}, ignore("the event names no pull request, branch or commit")
 	}
-	return p.Change, nil
+	return c, nil
 }

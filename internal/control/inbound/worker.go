@@ -31,11 +31,21 @@ type Handler interface {
 	Changed(ctx context.Context, c Change) error
 }
 
+// A Listener gets every event, even those that change nothing that a [Handler]
+// knows.
+type Listener interface {
+	// Heard is called before the handler, and again if it or the handler fails or
+	// the server dies, so it must be idempotent. It returns true if it has acted
+	// on the event. Errors other than [Ignored] are retried.
+	Heard(ctx context.Context, e Event) (acted bool, err error)
+}
+
 // WorkerConfig configures a worker. Inbox, Handler and Owner are required.
 type WorkerConfig struct {
 	Inbox   *Inbox
 	Handler Handler
-	Owner   string // this server's name
+	Also    Listener // nil for none
+	Owner   string   // this server's name
 	Logger  *slog.Logger
 	Every   time.Duration                    // interval of looking for due events; default a second
 	Wait    func(attempts int) time.Duration // delay before the next attempt; by default ten seconds, doubling up to an hour
@@ -125,16 +135,34 @@ func (w *Worker) handle(ctx context.Context, e store.InboundEvent) (err error) {
 			err = malformed{fmt.Errorf("handler panicked: %v", p)}
 		}
 	}()
-	c, err := w.Inbox.parse(e)
-	if _, ok := errors.AsType[Ignored](err); ok {
-		return err
-	}
-	if err != nil {
-		return malformed{fault.Invalid("the event cannot be read: %v", err)}
-	}
 	ctx, cancel := context.WithTimeout(ctx, handleWithin)
 	defer cancel()
-	return w.Handler.Changed(ctx, c)
+	acted, heardErr := w.tell(ctx, e)
+	c, err := w.Inbox.parse(e)
+	if err == nil {
+		err = w.Handler.Changed(ctx, c)
+	} else if _, ok := errors.AsType[Ignored](err); !ok {
+		err = malformed{fault.Invalid("the event cannot be read: %v", err)}
+	}
+	_, isMalformed := errors.AsType[malformed](err)
+	_, isIgnored := errors.AsType[Ignored](err)
+	switch {
+	case err != nil && !isMalformed && !isIgnored:
+		return err
+	case heardErr != nil:
+		return heardErr
+	case acted: // the event had an effect
+		return nil
+	}
+	return err
+}
+
+// tell passes the event to the listener.
+func (w *Worker) tell(ctx context.Context, e store.InboundEvent) (acted bool, err error) {
+	if w.Also == nil {
+		return false, nil
+	}
+	return w.Also.Heard(ctx, w.Inbox.Describe(e))
 }
 
 // reasonOf returns the text of an error without internal details.

@@ -144,6 +144,10 @@ type Automations interface {
 	// be called again after a rollback. If it returns an error, nothing changes.
 	ChangeStart(ctx context.Context, id string, since time.Time, change func(*StartChange) error) (AutomationStart, error)
 
+	// TrimStarts deletes the starts that have ended and were created before the
+	// time.
+	TrimStarts(ctx context.Context, before time.Time) error
+
 	// SetNarrowing stores how an agent is restricted. The first call for an
 	// agent counts.
 	SetNarrowing(ctx context.Context, agentID string, narrowing json.RawMessage) error

@@ -62,6 +62,9 @@ type Inbox interface {
 	// Inbound returns events without bodies, newest first. An empty state means
 	// all states.
 	Inbound(ctx context.Context, state InboundState, p Page) ([]InboundEvent, error)
+	// InboundEvent returns an event with its body, if the body is still stored.
+	// The error wraps [ErrNotFound] if there is no such event.
+	InboundEvent(ctx context.Context, id string) (InboundEvent, error)
 	// ClaimInbound returns at most limit due events for owner to handle. They
 	// become due again after the given time, in case the server dies.
 	ClaimInbound(ctx context.Context, owner string, again time.Duration, limit int) ([]InboundEvent, error)

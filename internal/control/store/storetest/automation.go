@@ -16,6 +16,7 @@ var automationTests = []test{
 	{"StartIsAddedOnce", testStartOnce},
 	{"ChangeOfAStartSeesTheOthers", testStartChange},
 	{"FailedChangeChangesNothing", testFailedChange},
+	{"OldStartsAreTrimmed", testTrimStarts},
 	{"NarrowingIsSetOnce", testNarrowing},
 }
 
@@ -215,6 +216,26 @@ func testFailedChange(t *testing.T, s Store) {
 	of, _ := s.AutomationStart(ctx, "1")
 	if _, err := s.AutomationStart(ctx, "2"); a.Failures != 0 || of.State != store.StartQueued || !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("%+v, %+v, %v", a, of, err)
+	}
+}
+
+func testTrimStarts(t *testing.T, s Store) {
+	addAutomation(t, s, anAutomation("a"))
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	for state, id := range map[store.StartState]string{store.StartFailed: "old", store.StartRunning: "working", store.StartBacklog: "backlog", store.StartSucceeded: "new"} {
+		of := aStart(id, "a")
+		if of.State = state; id != "new" {
+			of.CreatedAt = now.Add(-time.Hour)
+		}
+		addStart(t, s, of)
+	}
+	if err := s.TrimStarts(t.Context(), now.Add(-time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[string]bool{"old": false, "working": true, "backlog": true, "new": true} {
+		if _, err := s.AutomationStart(t.Context(), id); (err == nil) != want {
+			t.Errorf("%s: %v", id, err)
+		}
 	}
 }
 

@@ -260,6 +260,11 @@ func (tx *Tx) startChange(id string, since time.Time) (c store.StartChange, err 
 	return c, err
 }
 
+// TrimStarts implements [store.Automations].
+func (s *Store) TrimStarts(ctx context.Context, before time.Time) error {
+	return writeOne(ctx, s, automations, "trim starts", nanos(before), (*query.Queries).TrimStarts)
+}
+
 // SetNarrowing implements [store.Automations].
 func (s *Store) SetNarrowing(ctx context.Context, agentID string, narrowing json.RawMessage) error {
 	err := s.db.Write(ctx, alone, func(tx *Tx) error {

@@ -53,6 +53,24 @@ func (s *Store) Inbound(ctx context.Context, state store.InboundState, p store.P
 	return all, nil
 }
 
+// InboundEvent implements [store.Inbox].
+func (s *Store) InboundEvent(ctx context.Context, id string) (store.InboundEvent, error) {
+	row, err := s.read.GetInbound(ctx, id)
+	if err != nil {
+		return store.InboundEvent{}, fmt.Errorf("event %s: %w", id, readError(err))
+	}
+	return eventOf(row), nil
+}
+
+// eventOf returns the event of a row with its body.
+func eventOf(row query.InboundEvent) store.InboundEvent {
+	return store.InboundEvent{
+		ID: row.ID, Source: row.Source, Connection: row.Connection, Delivery: row.Delivery, Kind: row.Kind, ReceivedAt: stamp(row.ReceivedAt),
+		Size: row.Size, Body: row.Body, Kept: len(row.Body) > 0, State: store.InboundState(row.State), Reason: row.Reason, Attempts: int(row.Attempts),
+		NextAt: stamp(row.NextAt), Until: stamp(row.Until),
+	}
+}
+
 // ClaimInbound implements [store.Inbox].
 func (s *Store) ClaimInbound(ctx context.Context, owner string, again time.Duration, limit int) ([]store.InboundEvent, error) {
 	now := time.Now()
@@ -65,11 +83,7 @@ func (s *Store) ClaimInbound(ctx context.Context, owner string, again time.Durat
 	}
 	all := make([]store.InboundEvent, len(rows))
 	for i, row := range rows {
-		all[i] = store.InboundEvent{
-			ID: row.ID, Source: row.Source, Connection: row.Connection, Delivery: row.Delivery, Kind: row.Kind, ReceivedAt: stamp(row.ReceivedAt),
-			Size: row.Size, Body: row.Body, Kept: true, State: store.InboundState(row.State), Reason: row.Reason, Attempts: int(row.Attempts),
-			NextAt: stamp(row.NextAt), Until: stamp(row.Until),
-		}
+		all[i] = eventOf(row)
 	}
 	return all, nil
 }

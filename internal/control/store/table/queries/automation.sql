@@ -73,3 +73,6 @@ SELECT data FROM narrowings WHERE agent_id = @agent_id;
 
 -- name: DeleteNarrowing :exec
 DELETE FROM narrowings WHERE agent_id = @agent_id;
+
+-- name: TrimStarts :exec
+DELETE FROM automation_starts WHERE created_at < @before AND state IN ('succeeded', 'failed', 'skipped', 'cancelled');

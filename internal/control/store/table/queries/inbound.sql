@@ -75,3 +75,6 @@ DELETE FROM pull_watches WHERE agent_id = @agent_id AND url = @url;
 
 -- name: DeleteWatches :exec
 DELETE FROM pull_watches WHERE agent_id = @agent_id;
+
+-- name: GetInbound :one
+SELECT * FROM inbound_events WHERE id = @id;

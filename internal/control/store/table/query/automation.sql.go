@@ -505,3 +505,12 @@ func (q *Queries) SumStartCosts(ctx context.Context, arg SumStartCostsParams) (i
 	err := row.Scan(&column_1)
 	return column_1, err
 }
+
+const trimStarts = `-- name: TrimStarts :exec
+DELETE FROM automation_starts WHERE created_at < ?1 AND state IN ('succeeded', 'failed', 'skipped', 'cancelled')
+`
+
+func (q *Queries) TrimStarts(ctx context.Context, before int64) error {
+	_, err := q.exec(ctx, q.trimStartsStmt, trimStarts, before)
+	return err
+}

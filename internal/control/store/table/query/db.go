@@ -255,6 +255,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.getIdentityStmt, err = db.PrepareContext(ctx, getIdentity); err != nil {
 		return nil, fmt.Errorf("error preparing query GetIdentity: %w", err)
 	}
+	if q.getInboundStmt, err = db.PrepareContext(ctx, getInbound); err != nil {
+		return nil, fmt.Errorf("error preparing query GetInbound: %w", err)
+	}
 	if q.getKeyStmt, err = db.PrepareContext(ctx, getKey); err != nil {
 		return nil, fmt.Errorf("error preparing query GetKey: %w", err)
 	}
@@ -494,6 +497,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.touchRunStmt, err = db.PrepareContext(ctx, touchRun); err != nil {
 		return nil, fmt.Errorf("error preparing query TouchRun: %w", err)
+	}
+	if q.trimStartsStmt, err = db.PrepareContext(ctx, trimStarts); err != nil {
+		return nil, fmt.Errorf("error preparing query TrimStarts: %w", err)
 	}
 	if q.updateBuildStmt, err = db.PrepareContext(ctx, updateBuild); err != nil {
 		return nil, fmt.Errorf("error preparing query UpdateBuild: %w", err)
@@ -897,6 +903,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing getIdentityStmt: %w", cerr)
 		}
 	}
+	if q.getInboundStmt != nil {
+		if cerr := q.getInboundStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing getInboundStmt: %w", cerr)
+		}
+	}
 	if q.getKeyStmt != nil {
 		if cerr := q.getKeyStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing getKeyStmt: %w", cerr)
@@ -1297,6 +1308,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing touchRunStmt: %w", cerr)
 		}
 	}
+	if q.trimStartsStmt != nil {
+		if cerr := q.trimStartsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing trimStartsStmt: %w", cerr)
+		}
+	}
 	if q.updateBuildStmt != nil {
 		if cerr := q.updateBuildStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing updateBuildStmt: %w", cerr)
@@ -1433,6 +1449,7 @@ type Queries struct {
 	getEnvironmentStmt            *sql.Stmt
 	getHeadStmt                   *sql.Stmt
 	getIdentityStmt               *sql.Stmt
+	getInboundStmt                *sql.Stmt
 	getKeyStmt                    *sql.Stmt
 	getLeaseStmt                  *sql.Stmt
 	getMemoryStmt                 *sql.Stmt
@@ -1513,6 +1530,7 @@ type Queries struct {
 	tellWatchStmt                 *sql.Stmt
 	touchAgentStmt                *sql.Stmt
 	touchRunStmt                  *sql.Stmt
+	trimStartsStmt                *sql.Stmt
 	updateBuildStmt               *sql.Stmt
 	updateUserStmt                *sql.Stmt
 	useSnapshotStmt               *sql.Stmt
@@ -1600,6 +1618,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		getEnvironmentStmt:            q.getEnvironmentStmt,
 		getHeadStmt:                   q.getHeadStmt,
 		getIdentityStmt:               q.getIdentityStmt,
+		getInboundStmt:                q.getInboundStmt,
 		getKeyStmt:                    q.getKeyStmt,
 		getLeaseStmt:                  q.getLeaseStmt,
 		getMemoryStmt:                 q.getMemoryStmt,
@@ -1680,6 +1699,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		tellWatchStmt:                 q.tellWatchStmt,
 		touchAgentStmt:                q.touchAgentStmt,
 		touchRunStmt:                  q.touchRunStmt,
+		trimStartsStmt:                q.trimStartsStmt,
 		updateBuildStmt:               q.updateBuildStmt,
 		updateUserStmt:                q.updateUserStmt,
 		useSnapshotStmt:               q.useSnapshotStmt,

@@ -266,6 +266,32 @@ func (q *Queries) ForgetInboundBodies(ctx context.Context, arg ForgetInboundBodi
 	return result.RowsAffected()
 }
 
+const getInbound = `-- name: GetInbound :one
+SELECT id, source, connection, delivery, kind, received_at, size, body, state, reason, owner, attempts, next_at, until FROM inbound_events WHERE id = ?1
+`
+
+func (q *Queries) GetInbound(ctx context.Context, id string) (InboundEvent, error) {
+	row := q.queryRow(ctx, q.getInboundStmt, getInbound, id)
+	var i InboundEvent
+	err := row.Scan(
+		&i.ID,
+		&i.Source,
+		&i.Connection,
+		&i.Delivery,
+		&i.Kind,
+		&i.ReceivedAt,
+		&i.Size,
+		&i.Body,
+		&i.State,
+		&i.Reason,
+		&i.Owner,
+		&i.Attempts,
+		&i.NextAt,
+		&i.Until,
+	)
+	return i, err
+}
+
 const hasInbound = `-- name: HasInbound :one
 SELECT count(*) FROM inbound_events WHERE id = ?1
 `
