@@ -36,22 +36,22 @@ import (
 // Spec is what a person writes to define an automation. Its JSON form is also
 // the form of the files in a repository, which are YAML.
 type Spec struct {
-	Name         string   `json:"name" maxLength:"100"`
-	Description  string   `json:"description,omitempty" maxLength:"1000"`
-	On           Trigger  `json:"on,omitzero" doc:"what starts it besides people; default nothing"`
-	Inputs       []Input  `json:"inputs,omitempty" maxItems:"20" nullable:"false"`
-	Prompt       string   `json:"prompt" doc:"may contain expressions in CEL, such as {{ inputs.version }} or {{ event.number }}"`
-	Repository   string   `json:"repository,omitempty" doc:"URL of the repository; in a file, it is the file's repository"`
-	StartingRef  string   `json:"startingRef,omitempty" doc:"branch or commit from which agents start; default the default branch"`
-	PullRequest  bool     `json:"pullRequest,omitempty" doc:"open a pull request if the agent has pushed commits"`
-	Model        string   `json:"model,omitempty"`
-	Environment  string   `json:"environment,omitempty" doc:"name of a saved environment"`
-	Tools        []string `json:"tools,omitempty" maxItems:"100" nullable:"false" doc:"the only tools that its agents may use; default all"`
-	Network      *Network `json:"network,omitempty" doc:"further restricts the network of its agents' machines"`
-	Concurrency  string   `json:"concurrency,omitempty" enum:"skip,queue,replace" doc:"what happens to a start while an earlier one works; default skip"`
-	Budget       *Budget  `json:"budget,omitempty"`
-	PauseAfter   *int     `json:"pauseAfter,omitempty" minimum:"0" maximum:"100" doc:"failed starts in a row after which it is paused; default 3, 0 is never"`
-	Memory       int      `json:"memory,omitempty" minimum:"0" maximum:"10" doc:"how many results of earlier starts its prompt contains; default 0"`
+	Name        string   `json:"name" maxLength:"100"`
+	Description string   `json:"description,omitempty" maxLength:"1000"`
+	On          Trigger  `json:"on,omitzero" doc:"what starts it besides people; default nothing"`
+	Inputs      []Input  `json:"inputs,omitempty" maxItems:"20" nullable:"false"`
+	Prompt      string   `json:"prompt" doc:"may contain expressions in CEL, such as {{ inputs.version }} or {{ event.number }}"`
+	Repository  string   `json:"repository,omitempty" doc:"URL of the repository; in a file, it is the file's repository"`
+	StartingRef string   `json:"startingRef,omitempty" doc:"branch or commit from which agents start; default the default branch"`
+	PullRequest bool     `json:"pullRequest,omitempty" doc:"open a pull request if the agent has pushed commits"`
+	Model       string   `json:"model,omitempty"`
+	Environment string   `json:"environment,omitempty" doc:"name of a saved environment"`
+	Tools       []string `json:"tools,omitempty" maxItems:"100" nullable:"false" doc:"the only tools that its agents may use; default all"`
+	Network     *Network `json:"network,omitempty" doc:"further restricts the network of its agents' machines"`
+	Concurrency string   `json:"concurrency,omitempty" enum:"skip,queue,replace" doc:"what happens to a start while an earlier one works; default skip"`
+	Budget      *Budget  `json:"budget,omitempty"`
+	PauseAfter  *int     `json:"pauseAfter,omitempty" minimum:"0" maximum:"100" doc:"failed starts in a row after which it is paused; default 3, 0 is never"`
+	Memory      int      `json:"memory,omitempty" minimum:"0" maximum:"10" doc:"how many results of earlier starts its prompt contains; default 0"`
 }
 
 // Trigger says what starts an automation. At most one field is set.

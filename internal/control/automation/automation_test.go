@@ -194,6 +194,8 @@ func FuzzParseFile(f *testing.F) {
 	f.Add([]byte(`{"name":"x","prompt":"{{ inputs.a }}","inputs":[{"name":"a"}],"on":{"event":{"filter":"event.kind == 'check'"}}}`))
 	f.Add([]byte("name: &a [*a]"))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		dog := time.AfterFunc(3*time.Second, func() { panic(string(data)) })
+		defer dog.Stop()
 		s, err := ParseFile(data, repoURL)
 		if err == nil {
 			err = s.Check()
