@@ -15,12 +15,19 @@ import (
 	"aloft/internal/fault"
 )
 
+// maxLines limits the lines of a file, because the time that the YAML parser needs
+// for a block of empty lines grows with the square of their number.
+const maxLines = 2000
+
 // ParseFile parses a spec in YAML or JSON, with the fields of the API, and
 // checks it. repository is the URL of the file's repository; a file cannot name
 // another repository. The error is a fault for the author of the file.
 func ParseFile(data []byte, repository string) (s Spec, err error) {
 	if len(data) > MaxSpec {
 		return s, fault.Invalid("the file has %d bytes; the limit is %d", len(data), MaxSpec)
+	}
+	if n := bytes.Count(data, []byte("\n")); n > maxLines {
+		return s, fault.Invalid("the file has %d lines; the limit is %d", n, maxLines)
 	}
 	text, err := toJSON(data)
 	if err != nil {
