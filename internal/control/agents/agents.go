@@ -12,8 +12,8 @@ import (
 	"aloft/internal/secret"
 )
 
-// A Creator creates agents. All fields but Forks, PullRequests, Quotas and
-// AllowFile are required. Its methods are safe for concurrent use.
+// A Creator creates agents. All fields but Forks, PullRequests, Quotas,
+// Inherit and AllowFile are required. Its methods are safe for concurrent use.
 type Creator struct {
 	Journal      store.Journal
 	Agents       store.Agents
@@ -26,7 +26,10 @@ type Creator struct {
 	Outbound     Outbound
 	Forks        Forks // nil if forks do not copy disks
 	Quotas       Quotas
-	AllowFile    bool // allows file:// repositories
+	// Inherit restricts a fork like the agent that it is forked from. It is
+	// called before the fork is created; nil restricts nothing.
+	Inherit   func(ctx context.Context, agentID, forkID string) error
+	AllowFile bool // allows file:// repositories
 	// Wake tells the scheduler that the agent's journal has a new run. It
 	// returns at once.
 	Wake func(agentID string)

@@ -156,6 +156,11 @@ func TestForkCreatesAllOrNone(t *testing.T) {
 	b := newBench(t)
 	of, other := b.create("Fix the parser"), b.create("Fix the lexer")
 	b.woken = nil
+	var restricted []string
+	b.Inherit = func(_ context.Context, from, to string) error {
+		restricted = append(restricted, from+" "+to)
+		return nil
+	}
 	q := ForkRequest{By: b.by, Agent: of}
 	for _, id := range []string{agent.NewID(), other.ID} { // the second id is taken
 		q.Forks = append(q.Forks, ForkPrompt{ID: id, RunID: agent.NewRunID(), Prompt: Prompt{Text: "Go on"}})
@@ -168,6 +173,10 @@ func TestForkCreatesAllOrNone(t *testing.T) {
 	}
 	if _, err := b.store.Agent(t.Context(), other.ID); err != nil {
 		t.Errorf("the agent that has the id: %v", err)
+	}
+
+	if want := []string{of.ID + " " + q.Forks[0].ID}; !slices.Equal(restricted, want) {
+		t.Errorf("restricted %v, want %v", restricted, want)
 	}
 
 	q.Forks[1].ID = agent.NewID()

@@ -248,6 +248,9 @@ func (c *Creator) addFork(ctx context.Context, q *ForkRequest, start forkStart, 
 	}
 	events := append(fork.Events(start.Point, agent.NameFrom(text), branch, start.layer, start.bootID), start.notice...)
 	events = append(events, agent.Event{RunID: f.RunID, Body: &agent.RunCreated{Prompt: prompt, MCP: mcp, Trace: q.Trace, Limit: &start.State.Agent.Limit}})
+	if err := c.inherit(ctx, q.Agent.ID, f.ID); err != nil {
+		return nil, false, err
+	}
 	var head int64
 	first, err = c.Journal.Append(ctx, store.Append{AgentID: f.ID, IfHead: &head, Secrets: sealed, Events: events})
 	if errors.Is(err, store.ErrExists) {
@@ -318,4 +321,17 @@ func forkedOf(first []agent.Event) *agent.Forked {
 	}
 	f, _ := first[1].Body.(*agent.Forked)
 	return f
+}
+
+// inherit restricts a new fork like the agent that it is forked from. If the
+// fork's id is taken, the agent that has it stays as it is.
+func (c *Creator) inherit(ctx context.Context, agentID, forkID string) error {
+	if c.Inherit == nil {
+		return nil
+	}
+	_, err := c.Agents.Agent(ctx, forkID)
+	if errors.Is(err, store.ErrNotFound) {
+		return c.Inherit(ctx, agentID, forkID)
+	}
+	return err
 }

@@ -90,6 +90,9 @@ type Config struct {
 	// TeamEgress returns the team's network restriction at a point in time. The
 	// zero value or a nil function means none.
 	TeamEgress func(context.Context, time.Time) (agent.Egress, error)
+	// Narrowed returns the network restriction of a single agent. The zero value
+	// or a nil function means none.
+	Narrowed func(ctx context.Context, agentID string) (agent.Egress, error)
 	// Spans makes machines record spans below their runs' spans, and exports
 	// them. If it is nil, as in ghost mode, exec-daemon records no spans.
 	Spans *telemetry.Telemetry

@@ -24,18 +24,18 @@ import (
 const policyTimeout = 5 * time.Second
 
 // NetworkFor returns the network policy of a machine: the server's policy,
-// restricted by the settings of the team and the environment.
+// restricted by the settings of the team, the automation and the environment.
 func (f *Fleet) NetworkFor(e agent.Egress) (policy.Network, error) {
 	network := f.Network
 	if network.Mode == "" {
 		return network, nil
 	}
-	if e.Within != nil {
-		team, err := policy.ForEnvironment(e.Within.Mode, e.Within.Allow)
+	for within := e.Within; within != nil; within = within.Within {
+		outer, err := policy.ForEnvironment(within.Mode, within.Allow)
 		if err != nil {
-			return policy.Network{}, fmt.Errorf("the team's network: %w", err)
+			return policy.Network{}, fmt.Errorf("the network of the team or the automation: %w", err)
 		}
-		network = policy.Narrow(network, team)
+		network = policy.Narrow(network, outer)
 	}
 	if e.Mode == "" && len(e.Allow) == 0 {
 		return network, nil
@@ -49,14 +49,24 @@ func (f *Fleet) NetworkFor(e agent.Egress) (policy.Network, error) {
 }
 
 // egressOf returns the restrictions of an agent's network: the environment's,
-// and the team's at the time when the agent was created.
+// the agent's own, and the team's at the time when the agent was created.
 func (f *Fleet) egressOf(ctx context.Context, a agent.Agent, e environment.Environment) (agent.Egress, error) {
 	out := agent.Egress{Mode: string(e.EgressMode), Allow: e.EgressAllowlist}
+	if f.Narrowed != nil {
+		own, err := f.Narrowed(ctx, a.ID)
+		if err != nil {
+			return out, err
+		}
+		if own.Mode != "" {
+			out.Within = &own
+		}
+	}
 	if f.TeamEgress == nil {
 		return out, nil
 	}
 	team, err := f.TeamEgress(ctx, a.CreatedAt)
 	if err == nil && team.Mode != "" {
+		team.Within = out.Within
 		out.Within = &team
 	}
 	return out, err

@@ -74,8 +74,42 @@ func TestEgressOf(t *testing.T) {
 			t.Errorf("at %s: %+v, %v", at, got, err)
 		}
 	}
+	s.Network = policy.Network{Mode: policy.AllowAll}
+	s.Narrowed = func(_ context.Context, id string) (agent.Egress, error) {
+		if id == "bc-narrow" {
+			return agent.Egress{Mode: policy.EnvironmentSettingsOnly, Allow: []string{"b.example"}}, nil
+		}
+		return agent.Egress{}, nil
+	}
+	for id, want := range map[string]bool{"bc-narrow": false, "bc-other": true} {
+		got, err := s.egressOf(t.Context(), agent.Agent{ID: id, CreatedAt: made.Add(-time.Second)}, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := matcher(t, s, got).Name("a.example"); got.Allowed != want {
+			t.Errorf("%s: %+v", id, got)
+		}
+	}
+	narrow, err := s.egressOf(t.Context(), agent.Agent{ID: "bc-narrow", CreatedAt: made}, e)
+	if err != nil || narrow.Within == nil || narrow.Within.Within == nil {
+		t.Fatalf("the restrictions of the team and the agent: %+v, %v", narrow, err)
+	}
 	broken = errors.New("broken")
 	if _, err := s.egressOf(t.Context(), agent.Agent{CreatedAt: made}, e); !errors.Is(err, broken) {
 		t.Errorf("settings that cannot be read: %v", err)
 	}
+}
+
+// matcher compiles the network policy of a machine.
+func matcher(t *testing.T, f *Fleet, e agent.Egress) *policy.Matcher {
+	t.Helper()
+	n, err := f.NetworkFor(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := n.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }

@@ -77,6 +77,9 @@ type Tools struct {
 	// Images generates images; nil if no model for images is configured.
 	Images    model.ImageModel
 	ImageInfo model.ImageInfo
+	// Permits reports whether the agent may use a tool. If it is nil, the agent
+	// may use all tools.
+	Permits func(name string) bool
 	// Patches returns the changes that another agent of the same owner has
 	// pushed to the agent's repositories. Its faults are for the model. If it
 	// is nil, an agent cannot apply such changes.

@@ -12,7 +12,7 @@ import (
 
 // tools returns the tools that the model may call.
 func (t *thread) tools(s *agent.State) []tool.Spec {
-	specs := slices.Clone(t.offered(s))
+	specs := slices.DeleteFunc(slices.Clone(t.offered(s)), func(spec tool.Spec) bool { return !t.permits(spec.Name) })
 	if t.task != "" {
 		sub := s.Subagent(t.task)
 		return slices.DeleteFunc(specs, func(spec tool.Spec) bool { return !task.MayUse(sub, spec) })
@@ -38,6 +38,8 @@ func (t *thread) withheld(spec tool.Spec) string {
 	switch {
 	case t.task == agent.ChecksThread:
 		return ""
+	case !t.permits(spec.Name):
+		return spec.Name + " is not available: the automation that started this agent does not permit it"
 	case t.task != "":
 	case spec.Name == task.ComputerUse:
 		return "ComputerUse is only for the subagent computerUse: use Task to describe what to do on the desktop"
@@ -55,6 +57,9 @@ func (t *thread) withheld(spec tool.Spec) string {
 	}
 	return spec.Name + " is not available to subagents"
 }
+
+// permits reports whether the agent may use the tool.
+func (t *thread) permits(name string) bool { return t.Tools.Permits == nil || t.Tools.Permits(name) }
 
 // unconfigured returns the setting without which a tool cannot work, or "" if
 // none is missing.

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"aloft/internal/account"
 	"aloft/internal/agent"
 	"aloft/internal/control/loop"
@@ -107,5 +109,20 @@ func TestReadTodos(t *testing.T) {
 				t.Errorf("got %q", got)
 			}
 		})
+	}
+}
+
+// A tool that the agent may not use is not offered, and a call of it does not
+// run.
+func TestPermittedTools(t *testing.T) {
+	r := newRig(t, false)
+	r.change = func(c *loop.Config) { c.Tools.Permits = func(name string) bool { return name == "Read" } }
+	r.model.steps = []step{use(`Shell {"command":"true"}`), say("done")}
+	r.work(t.Context())
+	if diff := cmp.Diff([]string{"Shell is not available: the automation that started this agent does not permit it"}, results(r)); diff != "" {
+		t.Error(diff)
+	}
+	if got := r.model.requests[0].Tools; len(got) != 1 || got[0].Name != "Read" {
+		t.Errorf("offered %+v", got)
 	}
 }

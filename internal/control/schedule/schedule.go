@@ -55,8 +55,11 @@ type Config struct {
 	Rules func(ctx context.Context, a agent.Agent) ([]rule.Rule, error)
 	// Live shows clients the calls that models are writing; nil shows nothing.
 	Live *live.Board
+	// Permits returns a function that reports whether an agent may use a tool.
+	// If Permits or the function is nil, it may use all tools.
+	Permits func(ctx context.Context, agentID string) (func(tool string) bool, error)
 	// Tools holds the dependencies of the control plane's tools. The scheduler
-	// sets Patches.
+	// sets Patches and Permits.
 	Tools  loop.Tools
 	Logger *slog.Logger
 }

@@ -76,6 +76,12 @@ func (w *worker) run() {
 	}
 	tools := w.s.Tools
 	tools.Patches, tools.Attribution = w.s.patches, w.s.attribution
+	if w.s.Permits != nil {
+		if tools.Permits, err = w.s.Permits(w.ctx, w.agentID); err != nil {
+			log.Error("cannot read which tools the agent may use", "error", err)
+			return
+		}
+	}
 	err = loop.Run(w.ctx, w.agentID, loop.Config{
 		Journal: w.s.Journal, Owner: w.s.Owner, Models: loop.Models{Model: m, Info: info, Named: w.s.Model, Fast: fast},
 		Machine: w.machine.Ready, Shortages: w.machine.Shortages, Review: w.s.Review,

@@ -22,7 +22,8 @@ type Config struct {
 	Forks        agents.Forks `needed:"no"` // nil if forks do not copy disks
 	Repositories Repositories `needed:"no"` // nil if no credential can list repositories
 	Outbound     agents.Outbound
-	Deliveries   store.Deliveries // deliveries of webhooks
+	Inherit      func(ctx context.Context, agentID, forkID string) error `needed:"no"` // see [agents.Creator]
+	Deliveries   store.Deliveries                                        // deliveries of webhooks
 	// ProjectFile returns a file of an agent's repository at the commit that
 	// the agent started from, or nil if the file does not exist.
 	ProjectFile func(ctx context.Context, a agent.Agent, path string) ([]byte, error)

@@ -92,7 +92,7 @@ func (s *API) Creator() *agents.Creator {
 	return &agents.Creator{
 		Journal: s.Journal, Agents: s.Agents, Rules: s.Rules, Environments: s.Saved,
 		Models: s.models.Choices(), Secrets: s.Secrets, MCP: s.mcpservers.MCP, PullRequests: s.pulls.Pulls, Outbound: s.Outbound, Forks: s.Forks,
-		Quotas: s.Quotas, AllowFile: s.AllowFile, Wake: s.Work.Wake,
+		Quotas: s.Quotas, Inherit: s.Inherit, AllowFile: s.AllowFile, Wake: s.Work.Wake,
 	}
 }
 

@@ -263,11 +263,19 @@ func (s *API) getRun(w http.ResponseWriter, r *http.Request, who account.APIKey)
 
 // cancelRun journals a cancellation request, which the scheduler executes.
 func (s *API) cancelRun(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
-	ctx, id := r.Context(), r.PathValue("id")
 	if _, err := s.run(r, who); err != nil {
 		return err
 	}
 	runID := r.PathValue("runId")
+	if err := s.CancelRun(r.Context(), who, r.PathValue("id"), runID); err != nil {
+		return err
+	}
+	return rest.WriteJSON(w, http.StatusOK, rest.IDResponseJSON{ID: runID})
+}
+
+// CancelRun journals a request to cancel a run on behalf of a user. If the run
+// has ended, the fault is run_not_cancellable.
+func (s *API) CancelRun(ctx context.Context, who account.APIKey, id, runID string) error {
 	err := s.Decide(ctx, who, id, func(a agent.Agent) ([]agent.Event, error) {
 		run, err := s.Agents.Run(ctx, a.ID, runID) // read after the agent: if the run ends in between, the head has moved
 		if err != nil {
@@ -278,11 +286,10 @@ func (s *API) cancelRun(w http.ResponseWriter, r *http.Request, who account.APIK
 		}
 		return []agent.Event{{RunID: runID, Body: &agent.CancelAsked{Reason: "requested by its user"}}}, nil
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		s.Work.Wake(id)
 	}
-	s.Work.Wake(id)
-	return rest.WriteJSON(w, http.StatusOK, rest.IDResponseJSON{ID: runID})
+	return err
 }
 
 // run returns the run in the request's path, if its agent is the caller's.
