@@ -109,6 +109,7 @@ var mayImport = map[string][]string{
 	"internal/control/api/mcpservers":                  {"NOUNS", "internal/control/api/rest", "internal/control/mcp"},
 	"internal/control/api/machines":                    {"NOUNS", "internal/control/api/rest", "internal/control/artifact", "internal/control/preview", "internal/control/store", "internal/wire/tunnel"},
 	"internal/control/api/environments":                {"NOUNS", "internal/control/agents", "internal/control/api/rest", "internal/control/api/machines", "internal/control/store"},
+	"internal/control/api/automations":                 {"NOUNS", "internal/control/agents", "internal/control/api/rest", "internal/control/automation", "internal/control/inbound", "internal/control/store"},
 	"internal/control/api/connect":                     {"NOUNS", "internal/control/api/rest"},
 	"internal/control/api/accounts":                    {"NOUNS", "internal/control/agents", "internal/control/model", "internal/control/api/rest", "internal/control/api/modelchoice", "internal/control/ledger", "internal/control/signin", "internal/control/store"},
 	"internal/control/api/agents":                      {"NOUNS", "internal/control/agents", "internal/control/api/rest", "internal/control/api/modelchoice", "internal/control/api/approvals", "internal/control/api/mcpservers", "internal/control/api/pulls", "internal/control/forge", "internal/control/store"},

@@ -19,6 +19,7 @@ import (
 	"aloft/internal/control/api/accounts"
 	agentapi "aloft/internal/control/api/agents"
 	"aloft/internal/control/api/approvals"
+	"aloft/internal/control/api/automations"
 	"aloft/internal/control/api/connect"
 	environmentapi "aloft/internal/control/api/environments"
 	machineapi "aloft/internal/control/api/machines"
@@ -93,7 +94,7 @@ func (s *Server) assemble(ctx context.Context, o Options, c Config) error {
 	a := &assembly{Server: s, options: o, live: new(live.Board)}
 	for _, step := range []func(context.Context) error{
 		a.openData, a.openConnected, a.openTelemetry, a.openModels, a.openHost, a.openGateway, a.openBuilder, a.openMCP,
-		a.openPulls, a.openEmbeddings, a.openFleet, a.openScheduler, a.openDisk, a.openLedger, a.openPreviews, a.openSignIn, a.openEvents, a.openAPI, a.openHTTP,
+		a.openPulls, a.openEmbeddings, a.openFleet, a.openScheduler, a.openDisk, a.openLedger, a.openPreviews, a.openSignIn, a.openAutomations, a.openEvents, a.openAPI, a.openHTTP,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -294,7 +295,7 @@ func (a *assembly) openFleet(context.Context) error {
 		Secret: a.secret, Secrets: a.configured, Variables: a.vault.ForAgent, Identity: a.issuer, Artifacts: a.artifacts, Spans: a.telemetry, Embeddings: a.embeddings,
 
 		Sandbox: sandboxHolds(), SandboxPolicy: a.sandboxPolicy, Hooks: a.hooks,
-		Privacy: a.team.Private, MayReach: a.team.MayReach, Retention: a.team.MachineRetention, TeamEgress: a.team.Egress,
+		Privacy: a.team.Private, MayReach: a.team.MayReach, Retention: a.team.MachineRetention, TeamEgress: a.team.Egress, Narrowed: a.narrowed,
 	})
 	return nil
 }
@@ -318,7 +319,7 @@ func (a *assembly) openScheduler(context.Context) error {
 		Model: a.models.find, FastModel: a.models.fast(c.FastModel, a.store),
 		Tools:  loop.Tools{Scripts: a.builder, MCP: a.agentMCP, Web: web, Memories: kept, Images: images, ImageInfo: imageInfo},
 		Review: a.reviewer, Rules: ownRules(a.team, kept),
-		Checks: c.Checks.checks(), Repeats: c.Limits.repeats(), Allowed: a.team.Limits, Privacy: a.team.Private,
+		Checks: c.Checks.checks(), Repeats: c.Limits.repeats(), Allowed: a.team.Limits, Privacy: a.team.Private, Permits: a.permits,
 	})
 	return nil
 }
@@ -393,9 +394,11 @@ func (a *assembly) openAPI(context.Context) error {
 		},
 		Accounts: accounts.Config{SignIn: a.desk, Usage: a.store, Disk: a.ledger, DiskQuota: c.Quotas.size(), MachineRetention: c.Machine.retention(), CheckHooks: checkHooks},
 		Agents: agentapi.Config{
-			Artifacts: kept, Forks: a.fleet, Repositories: catalog, Outbound: a.outbound, Deliveries: a.store,
+			Artifacts: kept, Forks: a.fleet, Repositories: catalog, Outbound: a.outbound, Inherit: a.inherit, Deliveries: a.store,
 			ProjectFile: originFiles(a.gateway), Ports: a.builder.Ports,
 		},
+		Automations: automations.Config{Store: a.store, Desk: a.automations, Event: a.receivedEvent},
+
 		Stream:  stream.Config{Live: a.live},
 		Connect: connect.Config{Values: a.vault, Server: a.connector}, Memories: memoryapi.Config{Memories: a.store},
 

@@ -65,6 +65,7 @@ type Config struct {
 	PullRequests pullRequestsConfig `yaml:"pull_requests"`
 	Mentions     mentionsConfig     `yaml:"mentions"`
 	Reviews      reviewsConfig      `yaml:"reviews"`
+	Automations  automationsConfig  `yaml:"automations"`
 }
 
 // secretsConfig configures how machines' secrets are encrypted.
@@ -197,6 +198,7 @@ func DefaultConfig() Config {
 		API:          limitsConfig{RequestsPerMinute: 6000},
 		PullRequests: pullRequestsConfig{Poll: "2m", Gather: "1m"},
 		Mentions:     mentionsConfig{Handle: "aloft"},
+		Automations:  automationsConfig{Poll: "5m"},
 		Reviews:      reviewsConfig{Authors: "writers"},
 		Quotas:       quotasConfig{Agents: 10_000, Running: 200, Snapshots: 200},
 		Telemetry:    telemetryConfig{GhostMode: true},
@@ -416,6 +418,9 @@ func (c *Config) check(dir string, getenv func(string) string) error {
 		return err
 	}
 	if err := c.PullRequests.check(); err != nil {
+		return err
+	}
+	if err := c.Automations.check(); err != nil {
 		return err
 	}
 	if err := c.Mentions.check(duration(c.PullRequests.Poll)); err != nil {

@@ -36,7 +36,7 @@ func (a *assembly) openEvents(context.Context) error {
 		if err != nil {
 			return err
 		}
-		a.events = inbound.NewWorker(inbound.WorkerConfig{Inbox: a.inbox, Handler: handler, Owner: a.store.ServerID(), Logger: a.logger})
+		a.events = inbound.NewWorker(inbound.WorkerConfig{Inbox: a.inbox, Handler: handler, Also: a.automations, Owner: a.store.ServerID(), Logger: a.logger})
 	}
 	return nil
 }

@@ -23,6 +23,7 @@ import (
 	"aloft/internal/atomicfile"
 	"aloft/internal/control/api"
 	"aloft/internal/control/artifact"
+	"aloft/internal/control/automation"
 	"aloft/internal/control/build"
 	"aloft/internal/control/disk"
 	"aloft/internal/control/fleet"
@@ -63,32 +64,33 @@ type Server struct {
 	URL     string // address that it listens on
 	KeyFile string // file with the admin API key
 
-	store      database.Store
-	artifacts  *artifact.Store
-	gateway    *gateway.Gateway
-	host       *hostd.Host
-	fleet      *fleet.Fleet
-	schedule   *schedule.Scheduler
-	builder    *build.Builder
-	disk       *disk.Guard
-	ledger     *ledger.Ledger
-	tendImages func(ctx context.Context) error
-	webhooks   *webhook.Sender
-	follow     *follow.Desk    // nil if pull requests are not followed
-	mentions   *mention.Desk   // nil if mentions start no agents
-	events     *inbound.Worker // nil if there are no connections
-	desk       *signin.Desk
-	agentMCP   *mcp.Agents
-	api        *api.API
-	telemetry  *telemetry.Telemetry
-	observer   *observe.Observer
-	listener   net.Listener
-	http       *http.Server
-	ready      atomic.Bool
-	logger     *slog.Logger
-	config     Config // includes the connections by admins
-	reload     chan struct{}
-	next       net.Listener // the listener for the next server, see Listener
+	store       database.Store
+	artifacts   *artifact.Store
+	gateway     *gateway.Gateway
+	host        *hostd.Host
+	fleet       *fleet.Fleet
+	schedule    *schedule.Scheduler
+	builder     *build.Builder
+	disk        *disk.Guard
+	ledger      *ledger.Ledger
+	tendImages  func(ctx context.Context) error
+	webhooks    *webhook.Sender
+	follow      *follow.Desk // nil if pull requests are not followed
+	automations *automation.Desk
+	mentions    *mention.Desk   // nil if mentions start no agents
+	events      *inbound.Worker // nil if there are no connections
+	desk        *signin.Desk
+	agentMCP    *mcp.Agents
+	api         *api.API
+	telemetry   *telemetry.Telemetry
+	observer    *observe.Observer
+	listener    net.Listener
+	http        *http.Server
+	ready       atomic.Bool
+	logger      *slog.Logger
+	config      Config // includes the connections by admins
+	reload      chan struct{}
+	next        net.Listener // the listener for the next server, see Listener
 }
 
 // Open returns a server that listens but does not serve yet.
@@ -137,6 +139,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.mentions != nil {
 		group.Go(func() error { return s.mentions.Run(ctx) })
 	}
+	group.Go(func() error { return s.runAutomations(ctx) })
 	if s.events != nil {
 		group.Go(func() error { return s.events.Run(ctx) })
 	}

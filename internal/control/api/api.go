@@ -29,6 +29,7 @@ import (
 	"aloft/internal/control/api/accounts"
 	"aloft/internal/control/api/agents"
 	"aloft/internal/control/api/approvals"
+	"aloft/internal/control/api/automations"
 	"aloft/internal/control/api/connect"
 	"aloft/internal/control/api/environments"
 	"aloft/internal/control/api/machines"
@@ -62,6 +63,7 @@ type Config struct {
 	Stream       stream.Config
 	Connect      connect.Config
 	Memories     memories.Config
+	Automations  automations.Config
 
 	Replies   store.Replies // replies kept for repeated requests
 	Inbox     store.Inbox   // inbound events
@@ -97,6 +99,7 @@ type server struct {
 	stream       *stream.API
 	connect      *connect.API
 	memories     *memories.API
+	automations  *automations.API
 
 	allowed   time.Duration // interval of re-authorizing an open WebSocket
 	openAPI   document
@@ -151,6 +154,7 @@ func newServer(c Config) (*server, error) {
 	s.stream = stream.New(shared, c.Stream, s.agents)
 	s.connect = connect.New(shared, c.Connect)
 	s.memories = memories.New(shared, c.Memories)
+	s.automations = automations.New(shared, c.Automations)
 	if c.Accounts.Environments == nil {
 		c.Accounts.Environments = s.environments
 	}

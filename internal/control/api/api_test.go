@@ -24,6 +24,7 @@ import (
 	"aloft/internal/control/api/accounts"
 	"aloft/internal/control/api/agents"
 	"aloft/internal/control/api/approvals"
+	"aloft/internal/control/api/automations"
 	"aloft/internal/control/api/connect"
 	"aloft/internal/control/api/environments"
 	"aloft/internal/control/api/mcpservers"
@@ -216,8 +217,9 @@ func (h *house) serve() {
 			Ports:       func(context.Context, agent.Agent) ([]environment.Port, error) { return h.ports, nil },
 			ProjectFile: func(_ context.Context, a agent.Agent, path string) ([]byte, error) { return h.project[path], nil },
 		},
-		Connect:  connect.Config{Values: h.safe, Server: &h.connecting},
-		Identity: h.issuer(), Replies: h.store, Hooks: h.inbox(), Inbox: h.store, Version: "1.2.3",
+		Connect:     connect.Config{Values: h.safe, Server: &h.connecting},
+		Automations: automations.Config{Store: h.store, Desk: h.automations()},
+		Identity:    h.issuer(), Replies: h.store, Hooks: h.inbox(), Inbox: h.store, Version: "1.2.3",
 	})
 	if err != nil {
 		h.t.Fatal(err)

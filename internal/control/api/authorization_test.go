@@ -85,6 +85,9 @@ var authorization = map[string]string{
 	"GET /v1/team/skills/versions": anyone, "POST /v1/team/skills/publish": admin,
 	"GET /v1/memories": anyone, "GET /v1/memories/{memoryId}": anyone, "PATCH /v1/memories/{memoryId}": anyone, "DELETE /v1/memories/{memoryId}": anyone,
 	"POST /v1/memories/{memoryId}/approve": anyone, "POST /v1/memories/{memoryId}/reject": anyone, // memories belong to a repository
+	"POST /v1/automations": anyone, "GET /v1/automations": anyone, "GET /v1/automations/{automationId}": own, "PATCH /v1/automations/{automationId}": own, "DELETE /v1/automations/{automationId}": own,
+	"POST /v1/automations/{automationId}/try": own, "POST /v1/automations/{automationId}/starts": own, "GET /v1/automations/{automationId}/starts": own,
+	"POST /v1/automations/{automationId}/starts/{startId}/promote": own, "POST /v1/automations/{automationId}/starts/{startId}/cancel": own,
 	"GET /healthz": open, "GET /openapi.json": open, "GET /openapi.yaml": open, "GET /help/errors": open,
 }
 
@@ -131,6 +134,7 @@ func (h *house) subject(rt rest.Route) string {
 	path = strings.NewReplacer("{userId}", "2", "{keyId}", h.keyOfAnn(), "{passkeyId}", h.passkeyOfAnn(), "{deliveryId}", h.deliveryOf(id, runID, rt.Path),
 		"{modelId}", h.connected(rt.Path, "models", "mine"), "{host}", h.connected(rt.Path, "git_servers", "git.acme.test"),
 		"{serverId}", h.mcpServerOfAnn(rt.Path), "{snapshotId}", h.snapshotOfAnn(), "{source}", "github", "{connection}", "acme", "{eventId}", h.eventOf(rt.Path), "{seq}", h.turnsOf(id, runID, rt.Path), "{n}", "0", "{memoryId}", h.memoryOf(rt.Path),
+		"{automationId}", h.automationOf(1, rt.Path, "x"), "{startId}", "start-1",
 		"{id}", id, "{runId}", runID, "{name}", "TOKEN").Replace(path)
 	switch {
 	case strings.HasSuffix(rt.Path, "/secrets/{name}"):

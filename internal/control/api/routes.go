@@ -14,7 +14,7 @@ import (
 
 // routes returns the table of all operations.
 func (s *server) routes() []rest.Route {
-	routes := slices.Concat(s.agents.Routes(), s.approvals.Routes(), s.stream.Routes(), s.pulls.Routes(), s.models.Routes(), s.environments.Routes(), s.machines.Routes(), s.mcpservers.Routes(), s.accounts.Routes(), s.connect.Routes(), s.memories.Routes(), s.inboundRoutes(), s.serverRoutes())
+	routes := slices.Concat(s.agents.Routes(), s.approvals.Routes(), s.stream.Routes(), s.pulls.Routes(), s.models.Routes(), s.environments.Routes(), s.machines.Routes(), s.mcpservers.Routes(), s.accounts.Routes(), s.connect.Routes(), s.memories.Routes(), s.automations.Routes(), s.inboundRoutes(), s.serverRoutes())
 	return append(routes, s.legacy(routes)...)
 }
 

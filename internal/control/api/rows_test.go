@@ -60,6 +60,8 @@ var rows = map[string]struct{ whose, query string }{
 	"GET /v1/agents/{id}/webhook-deliveries":     {mine, ""},
 	"GET /v1/approvals":                          {mine, ""},
 	"GET /v1/audit":                              {admins, ""},
+	"GET /v1/automations":                        {mine, "?all=true"},
+	"GET /v1/automations/{automationId}/starts":  {mine, ""},
 	"GET /v1/builds":                             {mine, "?repo=https://git.example.com/{mark}/r"},
 	"GET /v1/builds/{buildId}":                   {single, ""},
 	"GET /v1/environments":                       {mine, ""},
@@ -112,6 +114,7 @@ type resident struct {
 	userID     int64
 	agent, run string
 	env, build string
+	automation string
 }
 
 // settleIn creates a member with one resource of each kind.
@@ -150,6 +153,7 @@ func (h *house) settleIn(mark string) *resident {
 	}
 	h.want(h.call("PATCH", "/v1/repository-access", `{"members":[{"userId":`+strconv.FormatInt(r.userID, 10)+`,"repositories":["git.example.com/`+mark+`/*"]}]}`), 200)
 	h.eventOf("{eventId}")
+	r.automation = h.automationOf(r.userID, "{automationId}", mark)
 	h.snapshotOf(r.userID, "git.example.com/"+mark+"/r", time.Now())
 	if err == nil {
 		err = h.store.PutPasskey(h.t.Context(), account.Passkey{ID: []byte(mark), UserID: r.userID, Name: mark, Credential: []byte("{}")})
@@ -169,7 +173,7 @@ func (r *resident) path(rt rest.Route, query string) string {
 	if strings.HasPrefix(rt.Path, "/v1/environments/") {
 		id = r.env
 	}
-	return strings.NewReplacer("{id}", id, "{mark}", r.mark).Replace(rt.Path + query)
+	return strings.NewReplacer("{automationId}", r.automation, "{id}", id, "{mark}", r.mark).Replace(rt.Path + query)
 }
 
 // has reports whether a reply mentions any of the resident's resources.

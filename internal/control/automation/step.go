@@ -184,7 +184,7 @@ func (d *Desk) launch(ctx context.Context, of store.AutomationStart) (next store
 		}
 		if c.Start.Attempts, c.Start.Reason = 0, ""; refused != nil {
 			d.end(c, store.StartFailed, sentence(refused))
-			return nil
+			return nil //nolint:nilerr // the failure is recorded
 		}
 		c.Start.State, c.Start.DueAt = store.StartRunning, d.now().UTC().Add(firstLook)
 		return nil

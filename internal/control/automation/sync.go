@@ -91,7 +91,7 @@ func (d *Desk) syncFile(ctx context.Context, r Repository, commit, name string, 
 			a.Spec = spec
 		}
 		if a.UserID = r.UserID; !changed || wrong != nil {
-			return nil
+			return nil //nolint:nilerr // the failure is recorded
 		}
 		a.Version, a.Failures, a.UpdatedAt = a.Version+1, 0, now
 		return Plan(a, s, now)
