@@ -34,6 +34,8 @@ var commandOf = map[string]string{
 	"signIn": "login", "signOut": "[it ends a browser's session: key delete]", "getSession": "me",
 	"visitProvider": "[for a browser]", "providerCallback": "[for a browser]",
 	"listMembers": "member list", "inviteMember": "member invite", "updateMember": "member update", "createSignInLink": "member link",
+	"createAutomation": "automations create", "listAutomations": "automations list", "getAutomation": "automations show", "updateAutomation": "automations update", "deleteAutomation": "automations delete",
+	"tryAutomation": "automations try", "startAutomation": "automations start", "listAutomationStarts": "automations history", "promoteAutomationStart": "automations promote", "cancelAutomationStart": "automations cancel",
 	"listInboundEvents": "events list", "replayInboundEvent": "events replay", "receiveEvent": "[for other services]",
 	"listSkillVersions": "rules versions", "publishSkills": "rules publish",
 	"listMemories": "memory list", "getMemory": "memory show", "updateMemory": "memory edit", "approveMemory": "memory approve", "rejectMemory": "memory reject", "deleteMemory": "memory delete",

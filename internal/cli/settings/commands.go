@@ -27,5 +27,6 @@ func Commands(shared *command.App) []*cobra.Command {
 		newUsageCommand(a),
 		newAuditCommand(a),
 		newEventsCommand(a),
+		newAutomationsCommand(a),
 	}
 }
