@@ -6,6 +6,7 @@ export type Place =
   | { page: "agents" }
   | { page: "agent"; id: string; tab: Tab }
   | { page: "approvals" }
+  | { page: "automations"; id?: string }
   | { page: "environments"; id?: string; part?: Part }
   | { page: "setup"; id?: string }
   | { page: "settings" }
@@ -31,6 +32,9 @@ export function placeOf(path: string): Place {
       return (tabs as readonly string[]).includes(third) ? { page: "agent", id: second, tab: third as Tab } : { page: "unknown" };
     case "approvals":
       return { page: "approvals" };
+    case "automations":
+      if (third !== undefined) return { page: "unknown" };
+      return second === undefined ? { page: "automations" } : { page: "automations", id: second };
     case "environments":
       if (second === undefined) return { page: "environments" };
       if (second === "setup") return third === undefined ? { page: "setup" } : { page: "setup", id: third };
@@ -49,6 +53,8 @@ export function pathOf(place: Place): string {
   switch (place.page) {
     case "agent":
       return `/agents/${encodeURIComponent(place.id)}${place.tab === "conversation" ? "" : `/${place.tab}`}`;
+    case "automations":
+      return place.id === undefined ? "/automations" : `/automations/${encodeURIComponent(place.id)}`;
     case "environments":
       if (place.id === undefined) return "/environments";
       return `/environments/${encodeURIComponent(place.id)}${!place.part || place.part === "file" ? "" : `/${place.part}`}`;

@@ -1,5 +1,6 @@
 import type {
   AgentContext, AgentMcpServer, McpServer, McpTest, NewMcpServer,
+  Automation, AutomationSpec, AutomationStart, AutomationState, Trial,
   Access, AccessChange, Agent, AgentSummary, ApiKey, Answer, Approval, Artifact, AuditEntry, Build, Ceremony, Checked, Committed, ConnectGitServer, Connected, ConnectModel, CreateAgent, CreatePullRequest, Desktop, Diff, Environment,
   EnvironmentChange, EnvironmentDetail, EnvironmentVersion, FileEntry, Fork, Invite, Invited, Journal, Me, Memories, Memory, Model, ModelRef, NewEnvironment, NewKey, Passkey,
   PasskeyAnswer, Preview, Prompt, Proposal, Proposed, ProposedPullRequest, PullRequest, PullRequestStatus, Queued, Retry, Role, Rule, Run, Secret, SecretType, Server, Settings, SignInLink, SignInRequest, SignedIn, Snapshot,
@@ -167,6 +168,16 @@ export class Client {
   ports = (id: string) => this.get<{ items: ListeningPort[] }>(`/agents${at(id)}/ports`);
   preview = (id: string, port: number) => this.send<Preview>("POST", `/agents${at(id)}/ports${at(String(port))}/preview`);
 
+  automations = () => this.get<Page<Automation>>("/automations?limit=100");
+  automation = (id: string) => this.get<Automation>(`/automations${at(id)}`);
+  createAutomation = (spec: AutomationSpec, state: AutomationState) => this.send<Automation>("POST", "/automations", { spec, state });
+  updateAutomation = (id: string, body: { spec?: AutomationSpec; state?: AutomationState; version?: number }) => this.send<Automation>("PATCH", `/automations${at(id)}`, body);
+  deleteAutomation = (id: string) => this.send("DELETE", `/automations${at(id)}`);
+  automationStarts = (id: string) => this.get<Page<AutomationStart>>(`/automations${at(id)}/starts?limit=100`);
+  startAutomation = (id: string, inputs: Record<string, unknown>, later: boolean, key: string) => this.send<AutomationStart>("POST", `/automations${at(id)}/starts`, { inputs, later }, once(key));
+  tryAutomation = (id: string, inputs: Record<string, unknown>, eventId: string) => this.send<Trial>("POST", `/automations${at(id)}/try`, { inputs, ...(eventId ? { eventId } : {}) });
+  promoteStart = (id: string, startId: string) => this.send<AutomationStart>("POST", `/automations${at(id)}/starts${at(startId)}/promote`);
+  cancelStart = (id: string, startId: string) => this.send<AutomationStart>("POST", `/automations${at(id)}/starts${at(startId)}/cancel`);
   environments = () => this.get<Page<Environment>>("/environments?limit=100");
   environment = (id: string) => this.get<EnvironmentDetail>(`/environments${at(id)}`);
   createEnvironment = (body: NewEnvironment, key: string) => this.send<EnvironmentDetail>("POST", "/environments", body, once(key));

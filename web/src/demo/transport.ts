@@ -8,6 +8,7 @@ import { access, audit, keys, members, memories, passkeys, rules, server, settin
 import { settled } from "../journal/fold";
 import { desktop } from "./desktop";
 import { shell } from "./shell";
+import { automations, starts } from "./automations";
 import { buildLog, builds, checked, environments, environmentSecrets, proposal, proposed, schema, secrets, snapshots, versionDiff, versions } from "./environments";
 import { bytesOf, listOf, move, remove, write } from "./files";
 import { approval, branchDiff, journalOf, longDiff, picture, summary } from "./journal";
@@ -79,6 +80,10 @@ const routes: [method: string, path: RegExp, reply: Reply][] = [
   ["GET", /^\/v1\/agents\/[^/]+\/desktop$/, () => (state === "empty" ? { running: false, reason: "nothing is listening on port 5901 of the machine", hint: "put a VNC server into its image, and the machine starts it by itself: tigervnc-standalone-server of Debian and Ubuntu, or `aloft image build --desktop`" } : { running: true, protocol: "3.8" })],
   ["GET", /^\/v1\/agents\/[^/]+\/artifacts$/, () => page([["orders.webm", 48_211], ["report.pdf", 1_204_000], ["orders-before.png", 88_410]].map(([name, sizeBytes]) => ({ path: `artifacts/${name}`, sizeBytes, updatedAt: new Date().toISOString() })))],
   ["GET", /^\/v1\/agents\/[^/]+\/artifacts\/download$/, async () => ({ url: await recording(), expiresAt: new Date().toISOString() })],
+  ["GET", /^\/v1\/automations$/, () => page(automations)],
+  ["GET", /^\/v1\/automations\/([^/]+)$/, ([, id]) => automations.find((a) => a.id === id) ?? automations[0]],
+  ["GET", /^\/v1\/automations\/[^/]+\/starts$/, () => page(starts)],
+  ["POST", /^\/v1\/automations\/[^/]+\/try$/, () => ({ accepted: true, prompt: "Update the minor dependencies, run the tests, and describe what has changed." })],
   ["GET", /^\/v1\/environments$/, () => page(environments)],
   ["GET", /^\/v1\/environments\/([^/]+)$/, ([, id]) => environments.find((e) => e.id === id) ?? environments[0]],
   ["GET", /^\/v1\/environments\/[^/]+\/builds$/, () => page(builds)],

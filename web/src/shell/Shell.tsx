@@ -24,6 +24,8 @@ const agentPage = () => import("../agent/Page");
 const AgentPage = lazy(agentPage);
 const Account = lazy(() => import("../account/Account"));
 const Team = lazy(() => import("../team/Team"));
+const Automations = lazy(() => import("../automations/Automations"));
+const Automation = lazy(() => import("../automations/Automation"));
 const Environments = lazy(() => import("../environments/Environments"));
 const Environment = lazy(() => import("../environments/Environment"));
 const BeginSetUp = lazy(() => import("../environments/BeginSetUp"));
@@ -91,6 +93,9 @@ export function Shell() {
           <Item place={{ page: "approvals" }} icon="approvals" current={place.page === "approvals"} count={waiting}>
             {words.nav.approvals}
           </Item>
+          <Item place={{ page: "automations" }} icon="clock" current={place.page === "automations"}>
+            {words.nav.automations}
+          </Item>
           <Item place={{ page: "environments" }} icon="environments" current={place.page === "environments" || place.page === "setup"}>
             {words.nav.environments}
           </Item>
@@ -157,6 +162,8 @@ function Screen({ place }: { place: Place }) {
       return <AgentPage key={place.id} id={place.id} tab={place.tab} />;
     case "approvals":
       return <Approvals />;
+    case "automations":
+      return place.id === undefined ? <Automations /> : <Automation key={place.id} id={place.id} />;
     case "environments":
       return place.id === undefined ? <Environments /> : <Environment key={place.id} id={place.id} part={place.part ?? "file"} />;
     case "setup":

@@ -1,5 +1,6 @@
 import { agent } from "./agent";
 import { agents } from "./agents";
+import { automations } from "./automations";
 import { changes } from "./changes";
 import { connections } from "./connections";
 import { environments } from "./environments";
@@ -13,4 +14,4 @@ import { settings } from "./settings";
 import { shell } from "./shell";
 
 /** All texts of the dashboard, in one file per screen; this file exports them. */
-export const words = { ...shell, ...people, ...agents, ...agent, ...changes, ...connections, ...pulls, ...machine, ...environments, ...settings, ...mcp, ...models, ...rules } as const;
+export const words = { ...shell, ...people, ...agents, ...agent, ...automations, ...changes, ...connections, ...pulls, ...machine, ...environments, ...settings, ...mcp, ...models, ...rules } as const;

@@ -1,7 +1,7 @@
 /** Texts of the page around the screens, and of the parts that all screens use. */
 export const shell = {
   product: "Aloft",
-  nav: { account: "Account", team: "Team", agents: "Agents", approvals: "Approvals", environments: "Environments", settings: "Settings", label: "Main", skip: "Skip to content", menu: "Commands", keys: "Shortcuts" },
+  nav: { account: "Account", team: "Team", agents: "Agents", approvals: "Approvals", automations: "Automations", environments: "Environments", settings: "Settings", label: "Main", skip: "Skip to content", menu: "Commands", keys: "Shortcuts" },
   state: {
     loading: "Loading…",
     failed: "Can't load this",
