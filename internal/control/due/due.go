@@ -110,10 +110,16 @@ func (w *Worker[T]) start(ctx context.Context, attempts *sync.WaitGroup) error {
 	if err != nil {
 		return err
 	}
+	more := len(items) == slots // more items may be due than there are slots
 	for _, item := range items {
 		<-w.free // does not block: only this goroutine takes tokens, and there are enough
 		attempts.Go(func() {
-			defer func() { w.free <- struct{}{} }()
+			defer func() {
+				w.free <- struct{}{}
+				if more {
+					w.Wake()
+				}
+			}()
 			w.config.Attempt(ctx, item)
 		})
 	}

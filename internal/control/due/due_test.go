@@ -62,6 +62,39 @@ func TestWorker(t *testing.T) {
 	})
 }
 
+// If more items are due than a worker can attempt at once, it does not wait for the
+// next interval.
+func TestWorkerClaimsAgainAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		waiting, done := 100, 0
+		w := due.New(due.Config[int]{
+			AtOnce: 3, Every: time.Hour, Release: func(context.Context) error { return nil }, Failed: func(err error) { t.Error(err) },
+			Claim: func(_ context.Context, limit int) ([]int, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				n := min(limit, waiting)
+				waiting -= n
+				return make([]int, n), nil
+			},
+			Attempt: func(context.Context, int) {
+				mu.Lock()
+				defer mu.Unlock()
+				done++
+			},
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		stopped := make(chan struct{})
+		go func() { w.Run(ctx); close(stopped) }()
+		time.Sleep(time.Minute) // of the bubble's clock
+		cancel()
+		<-stopped
+		if done != 100 {
+			t.Errorf("%d of 100 attempts in a minute", done)
+		}
+	})
+}
+
 func TestBackoff(t *testing.T) {
 	for attempts, want := range map[int]time.Duration{0: 10 * time.Second, 1: 10 * time.Second, 2: 20 * time.Second, 4: 80 * time.Second, 100: time.Hour} {
 		if got := due.Backoff(attempts); got < want*9/10 || got > want*11/10 {
