@@ -98,7 +98,7 @@ function Facts({ of }: { of: Of }) {
   return (
     <>
       {of.reason && <Problem>{shownLine(of.reason)}</Problem>}
-      <p className="muted cut">
+      <p className="muted small">
         {[of.spec.repository, when(of.spec), of.nextAt && w.next(new Date(of.nextAt).toLocaleString())].filter(Boolean).join(" · ")}
       </p>
       {of.source && <p className="muted small">{w.source(of.source.path)}</p>}
@@ -125,10 +125,10 @@ function Start({ of, may, reload }: { of: AutomationStart; may: boolean; reload:
       <span className="badge" data-tone={startTones[of.state]}>
         {w.starts[of.state]}
       </span>
-      <span className="grow">
+      <span className="start-words">
         <span className="muted small">{[w.trigger[of.trigger], since(of.createdAt, now), of.cost ? `$${of.cost.toFixed(2)}` : ""].filter(Boolean).join(" · ")}</span>
         {(of.reason ?? of.result) && (
-          <span className="small cut" dir="auto">
+          <span className="small" dir="auto">
             {shownLine(of.reason ?? of.result ?? "")}
           </span>
         )}
