@@ -284,12 +284,21 @@ func allowedProtocols(scheme string) string {
 
 // headBuffer keeps the first max bytes written to it and drops the rest.
 type headBuffer struct {
-	bytes.Buffer
-	max int
+	kept bytes.Buffer // not embedded: its ReadFrom would ignore max
+	max  int
 }
 
+// Bytes returns what was kept.
+func (b *headBuffer) Bytes() []byte { return b.kept.Bytes() }
+
+// Len returns how many bytes were kept.
+func (b *headBuffer) Len() int { return b.kept.Len() }
+
+// String returns what was kept as text.
+func (b *headBuffer) String() string { return b.kept.String() }
+
 func (b *headBuffer) Write(p []byte) (int, error) {
-	b.Buffer.Write(p[:min(len(p), max(0, b.max-b.Len()))])
+	b.kept.Write(p[:min(len(p), max(0, b.max-b.Len()))])
 	return len(p), nil
 }
 
