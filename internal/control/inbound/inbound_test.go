@@ -3,6 +3,7 @@ package inbound
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -287,5 +288,59 @@ func TestConnectionCheck(t *testing.T) {
 		if err := c.Check(); (err == nil) != tt.want || err == nil && c.Host == "" {
 			t.Errorf("%+v: %v", c, err)
 		}
+	}
+}
+
+// listener acts on the events whose kinds it names.
+type listener struct {
+	acts  []string
+	err   error
+	heard []Event
+}
+
+func (l *listener) Heard(_ context.Context, e Event) (bool, error) {
+	l.heard = append(l.heard, e)
+	return slices.Contains(l.acts, e.Kind), l.err
+}
+
+// A listener gets every event, also those that no handler gets. An event on which it
+// has acted is done.
+func TestListener(t *testing.T) {
+	w := newWorld(t)
+	l := &listener{acts: []string{"push"}}
+	worker := NewWorker(WorkerConfig{Inbox: w.inbox, Handler: w, Also: l, Owner: "a"})
+	repository := `"repository":{"full_name":"acme/widget"},"sender":{"login":"ada"}`
+	for i, tt := range []struct {
+		kind, body string
+		err        error
+		want       store.InboundState
+	}{
+		{"push", `{` + repository + `}`, nil, store.InboundDone},
+		{"star", `{` + repository + `}`, nil, store.InboundIgnored},
+		{"star", `{` + repository + `}`, Ignored("eve may not write"), store.InboundIgnored},
+		{"push", `[]`, nil, store.InboundDone},
+		{"star", `[]`, nil, store.InboundFailed},
+		{"star", `{` + repository + `}`, errors.New("the store is away"), store.InboundQueued},
+	} {
+		l.err = tt.err
+		id, err := w.inbox.Accept(t.Context(), "github", "acme", signed(fmt.Sprint("l", i), tt.kind, []byte(tt.body)), []byte(tt.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := w.store.ClaimInbound(t.Context(), "a", time.Hour, 10)
+		if err != nil || len(all) != 1 {
+			t.Fatal(all, err)
+		}
+		worker.attempt(t.Context(), all[0])
+		got, err := w.store.InboundEvent(t.Context(), id)
+		if err != nil || got.State != tt.want || string(got.Body) != tt.body {
+			t.Errorf("%d: %s %q, %v, want %s", i, got.State, got.Reason, err, tt.want)
+		}
+	}
+	if e := l.heard[0]; len(l.heard) != 6 || e.Change.Repo != repoOf("acme/widget") || e.Change.Actor != "ada" || e.ID == "" || e.Connection != "acme" {
+		t.Errorf("heard %+v", l.heard)
+	}
+	if len(w.changes) != 0 {
+		t.Errorf("handled %+v", w.changes)
 	}
 }
