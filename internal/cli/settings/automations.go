@@ -96,7 +96,7 @@ const maxDefinition = 64 << 10
 // readDefinition reads a definition in YAML or JSON from a file, or from the
 // standard input if the file is "-".
 func readDefinition(cmd *cobra.Command, file string) (json.RawMessage, error) {
-	var in io.Reader = cmd.InOrStdin()
+	in := cmd.InOrStdin()
 	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {
