@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"aloft/internal/account"
 	"aloft/internal/agent"
 	"aloft/internal/conversation"
 	"aloft/internal/policy/permit"
@@ -36,6 +37,7 @@ func TestPlanModeChangesNothing(t *testing.T) {
 			r := newRig(t, true)
 			servers := r.connected()
 			r.paints()
+			r.remembers(account.MemoryOn)
 			r.pulls = &pulls{}
 			r.reviewed(permit.RunEverything, "") // even without a person's answer the tool is refused
 			r.plan()
