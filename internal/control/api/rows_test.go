@@ -71,6 +71,8 @@ var rows = map[string]struct{ whose, query string }{
 	"GET /v1/events":                             {admins, ""},
 	"GET /v1/server":                             {single, ""},
 	"GET /v1/mcp-servers":                        {mine, ""},
+	"GET /v1/memories":                           {everyone, ""}, // those of a repository, for all who have access to it; see TestMemoriesOfARepository
+	"GET /v1/team/skills/versions":               {everyone, ""},
 	"GET /v1/me/keys":                            {mine, ""},
 	"GET /v1/me/passkeys":                        {mine, ""},
 	"GET /v1/members":                            {everyone, ""},

@@ -11,7 +11,9 @@ import (
 // to an earlier version.
 func TestTeamSkills(t *testing.T) {
 	h := newHouse(t)
-	skill := func(text string) string { return "---\nname: release\ndescription: How to release\n---\n" + text + "\n" }
+	skill := func(text string) string {
+		return "---\nname: release\ndescription: How to release\n---\n" + text + "\n"
+	}
 	body := func(text string) string { return `{"text":` + strconv.Quote(text) + `}` }
 	versions := func() string {
 		var all []string
