@@ -110,6 +110,7 @@ var rpcs = map[string]rpcRow{
 	"pod.v1.PodService/RunCommand":                       {"runs a command in the workspace as the agent's user, and streams its output", `{"command":"true"}`, ""},
 	"pod.v1.PodService/Push":                             {"pushes the branch through the gateway; the reply says why if that fails", `{"branch":"b"}`, ""},
 	"pod.v1.PodService/Diff":                             {"the diff of the workspace, for the server", `{}`, ""},
+	"pod.v1.PodService/ListPorts":                        {"lists the ports on which programs listen", `{}`, ""},
 	"pod.v1.PodService/Quiesce":                          {"closes every connection, so that the machine can be saved with its memory", `{}`, ""},
 	"pod.v1.PodService/Shutdown":                         {"stops every process, and the machine", `{}`, ""},
 }

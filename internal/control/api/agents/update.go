@@ -17,6 +17,10 @@ type updateAgentRequestJSON struct {
 
 // updateAgent renames an agent. Its branch and pull requests keep their names.
 func (s *API) updateAgent(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	id := r.PathValue("id")
+	if _, err := s.Agent(r.Context(), who, id); err != nil {
+		return err
+	}
 	var in updateAgentRequestJSON
 	if err := rest.ReadBody(w, r, &in); err != nil {
 		return err
@@ -27,7 +31,6 @@ func (s *API) updateAgent(w http.ResponseWriter, r *http.Request, who account.AP
 	if err := agents.CheckName(*in.Name); err != nil {
 		return err
 	}
-	id := r.PathValue("id")
 	err := s.Decide(r.Context(), who, id, func(a agent.Agent) ([]agent.Event, error) {
 		if a.Name == *in.Name {
 			return nil, nil
