@@ -169,3 +169,28 @@ machine:
 		}
 	}
 }
+
+// TestDockerPullStrong pulls a private image in a machine of gVisor.
+func TestDockerPullStrong(t *testing.T) {
+	t.Parallel()
+	image := dockerImage(t)
+	host := privateRegistry(t)
+	pushImages(t, host, archive(t, image, "bin/busybox"), map[string]v1.Config{"team/app:1": {Entrypoint: []string{"/bin/busybox"}, Cmd: []string{"echo", "ran"}}})
+	ip, _, _ := net.SplitHostPort(host)
+	a := start(t, strings.NewReplacer("HOST", host, "IP", ip, "TOKEN", registryToken, "IMAGE", image).Replace(
+		scripted(t, shellScript("sudo service docker start; for i in $(seq 300); do sudo docker info >/dev/null 2>&1 && break; sleep 0.1; done; sudo docker run --rm --network=host "+host+"/team/app:1"))+`
+images:
+  insecure: ["HOST"]
+  credentials: [{host: "HOST", username: robot, token: TOKEN, machines: [{images: "*"}]}]
+machine:
+  image: "rootfs:IMAGE"
+  class: strong
+  strong: `+runsc(t)+`
+  docker: true
+  egress: {open: [IP/32]}
+`))
+	r := a.finish(a.create("", "Begin", nil))
+	if events := a.events(r.AgentID); !strings.Contains(events, "Downloaded newer image for "+host) || !strings.Contains(events, `ran\n`) {
+		t.Errorf("it did not run:\n%s", events)
+	}
+}
