@@ -22,10 +22,11 @@ func (f *Fleet) registries(state *agent.State) *pullthrough.Server {
 // pulls returns the handler of the pull requests of an agent's machine, which
 // may be nil.
 func (f *Fleet) pulls(state *agent.State) http.Handler {
+	userID, egress := state.Agent.UserID, state.Egress // the loop changes state while the handler serves
 	return f.registries(state).For(pullthrough.Grant{
 		ID:      state.Agent.ID,
-		Network: func() (policy.Network, error) { return f.NetworkFor(state.Egress) },
-		May:     func(ctx context.Context, url string) error { return f.mayReach(ctx, state.Agent.UserID, url) },
+		Network: func() (policy.Network, error) { return f.NetworkFor(egress) },
+		May:     func(ctx context.Context, url string) error { return f.mayReach(ctx, userID, url) },
 	})
 }
 
