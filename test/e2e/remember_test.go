@@ -106,3 +106,38 @@ func TestSkillsAreReloaded(t *testing.T) {
 		t.Errorf("the last request: %s", last)
 	}
 }
+
+// A draft of the team's skills reaches only an agent whose prompt names it, until an admin
+// publishes it.
+func TestDraftOfTeamSkills(t *testing.T) {
+	t.Parallel()
+	git := gittest.New(t)
+	url := git.Repo("drafts", map[string]string{"README.md": "drafts\n"})
+	server := modeltest.NewAnthropic(t,
+		modeltest.Reply{Text: "Not tried."},
+		modeltest.Reply{Calls: []modeltest.Call{{Name: "Read", Args: `{"path":"/tmp/aloft-skills/team/release-draft/SKILL.md"}`}}},
+		modeltest.Reply{Text: "Tried."}, modeltest.Reply{Text: "Published."})
+	a := start(t, fmt.Sprintf("models:\n  - {id: m, provider: anthropic, name: %s, base_url: %s, api_key: %s}\n", modeltest.Model, server.URL, modeltest.Key))
+	draft := object{"text": "---\nname: release\ndescription: How to release\n---\nText of the draft.\n"}
+	if status, reply := a.do("PUT", "/v1/rules/team/skills-draft.md", draft); status != 200 {
+		t.Fatal(status, reply)
+	}
+	a.finish(a.create(url, "Make a release", nil))
+	a.finish(a.create(url, "Make a release with /release-draft", nil))
+	if status, reply := a.do("POST", "/v1/team/skills/publish", draft); status != 200 {
+		t.Fatal(status, reply)
+	}
+	a.finish(a.create(url, "Make a release", nil))
+	requests := server.Requests()
+	if len(requests) != 4 {
+		t.Fatalf("%d requests", len(requests))
+	}
+	for i, want := range []struct{ draft, text, published bool }{{}, {draft: true}, {draft: true, text: true}, {published: true}} {
+		body := string(requests[i].Body)
+		for text, want := range map[string]bool{"release-draft/SKILL.md)": want.draft, "Text of the draft.": want.text, "team/release/SKILL.md): How to release": want.published} {
+			if strings.Contains(body, text) != want {
+				t.Errorf("request %d has %q: %v", i, text, !want)
+			}
+		}
+	}
+}
