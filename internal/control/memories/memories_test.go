@@ -42,11 +42,10 @@ func (f byForge) Get(ctx context.Context, r forge.Repo, number int) (forge.PullR
 type bench struct {
 	*testing.T
 	*Keeper
-	store  *sqlite.Store
-	forge  *fake.Forge
-	author string // of all pull requests
-	user   account.User
-	calls  int
+	store *sqlite.Store
+	forge *fake.Forge
+	user  account.User
+	calls int
 }
 
 func newBench(t *testing.T, s account.Settings) *bench {
