@@ -94,7 +94,7 @@ func mediaText(names []string, link string) string {
 			others = append(others, code(name))
 		}
 	}
-	all := append(pairs, others...)
+	all := slices.Concat(pairs, others)
 	if len(all) == 0 {
 		return ""
 	}
