@@ -101,3 +101,17 @@ func TestFailed(t *testing.T) {
 		t.Errorf("got %+v, output %s", r, r.Output)
 	}
 }
+
+// TestPublicNames checks the names of calls in the public stream, which clients
+// of the API know.
+func TestPublicNames(t *testing.T) {
+	for name, want := range map[string]string{
+		"Shell": "shell", "Read": "read", "Write": "write", "StrReplace": "edit", "Delete": "delete", "LS": "ls", "Glob": "glob", "Grep": "grep",
+		"SemSearch": "semSearch", "ReadLints": "readLints", "CallMcpTool": "mcp", "TodoWrite": "updateTodos", "CreatePlan": "createPlan",
+		"GenerateImage": "generateImage", "RecordScreen": "recordScreen", "ComputerUse": "computerUse", "Task": "task",
+	} {
+		if spec, ok := Lookup(name); !ok || spec.PublicName != want {
+			t.Errorf("%s is %q in the stream, want %q", name, spec.PublicName, want)
+		}
+	}
+}

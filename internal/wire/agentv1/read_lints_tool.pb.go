@@ -465,13 +465,12 @@ var File_agent_v1_read_lints_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_read_lints_tool_proto_rawDesc = "" +
 	"\n" +
-	"\x1eagent/v1/read_lints_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"n\n" +
+	"\x1eagent/v1/read_lints_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"m\n" +
 	"\rReadLintsArgs\x12\x14\n" +
 	"\x05paths\x18\x01 \x03(\tR\x05paths\x12&\n" +
 	"\ftool_call_id\x18\x02 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId:\x1f\x8a\xb5\x18\x1b\n" +
-	"\tReadLints\x12\n" +
-	"read_lints\x18\x01 \x01\"\x80\x01\n" +
+	"toolCallId:\x1e\x8a\xb5\x18\x1a\n" +
+	"\tReadLints\x12\treadLints\x18\x01 \x01\"\x80\x01\n" +
 	"\x0fReadLintsResult\x126\n" +
 	"\asuccess\x18\x01 \x01(\v2\x1a.agent.v1.ReadLintsSuccessH\x00R\asuccess\x12+\n" +
 	"\x05error\x18\x02 \x01(\v2\x13.agent.v1.ToolErrorH\x00R\x05errorB\b\n" +

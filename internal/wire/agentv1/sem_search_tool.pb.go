@@ -396,7 +396,7 @@ var File_agent_v1_sem_search_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_sem_search_tool_proto_rawDesc = "" +
 	"\n" +
-	"\x1eagent/v1/sem_search_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\xfb\x01\n" +
+	"\x1eagent/v1/sem_search_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\xfa\x01\n" +
 	"\rSemSearchArgs\x12\x1a\n" +
 	"\x05query\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\x05query\x12-\n" +
 	"\x12target_directories\x18\x02 \x03(\tR\x11targetDirectories\x12 \n" +
@@ -404,9 +404,8 @@ const file_agent_v1_sem_search_tool_proto_rawDesc = "" +
 	"\vnum_results\x18\x04 \x01(\x05H\x00R\n" +
 	"numResults\x88\x01\x01\x12&\n" +
 	"\ftool_call_id\x18\x05 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId:\x1f\x8a\xb5\x18\x1b\n" +
-	"\tSemSearch\x12\n" +
-	"sem_search\x18\x01 \x01B\x0e\n" +
+	"toolCallId:\x1e\x8a\xb5\x18\x1a\n" +
+	"\tSemSearch\x12\tsemSearch\x18\x01 \x01B\x0e\n" +
 	"\f_num_results\"\x80\x01\n" +
 	"\x0fSemSearchResult\x126\n" +
 	"\asuccess\x18\x01 \x01(\v2\x1a.agent.v1.SemSearchSuccessH\x00R\asuccess\x12+\n" +
