@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"errors"
 	"testing"
 
 	"aloft/internal/cli"
@@ -19,7 +20,7 @@ func TestFindRequest(t *testing.T) {
 	}
 	for id, want := range map[string]string{"5a": "ambiguous", "": "not_found", "apr-": "not_found", "7a8": "not_found"} {
 		_, err := findRequest(all, id)
-		if p, ok := err.(*cli.Problem); !ok || p.Code != want {
+		if p, ok := errors.AsType[*cli.Problem](err); !ok || p.Code != want {
 			t.Errorf("%q: %v, want %s", id, err, want)
 		}
 	}
