@@ -257,7 +257,7 @@ func newAutomationsStartCommand(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringArrayVar(&given, "input", nil, "an input, as `NAME=VALUE`; repeatable")
-	cmd.Flags().BoolVar(&later, "later", false, "add it to the backlog, from which `aloft automations promote` starts it")
+	cmd.Flags().BoolVar(&later, "later", false, "add it to the backlog, from which 'aloft automations promote' starts it")
 	return cmd
 }
 

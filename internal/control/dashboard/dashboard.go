@@ -34,7 +34,7 @@ const (
 
 // pages are the paths of the dashboard's screens. A path that ends in a slash
 // includes all paths below it.
-var pages = []string{"/{$}", "/agents", "/agents/", "/approvals", "/environments", "/environments/", "/settings", "/settings/", "/account", "/team", "/sign-in"}
+var pages = []string{"/{$}", "/agents", "/agents/", "/approvals", "/automations", "/automations/", "/environments", "/environments/", "/settings", "/settings/", "/account", "/team", "/sign-in"}
 
 // A file is one file of the dashboard.
 type file struct {

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -70,7 +72,7 @@ func body(t *testing.T, r *http.Response) string {
 func TestWhatNeedsNoKey(t *testing.T) {
 	h := serve(t, built(t))
 	for _, path := range []string{
-		"/", "/agents", "/agents/bc-1", "/agents/bc-1/changes", "/approvals", "/environments", "/environments/e", "/settings", "/settings/secrets",
+		"/", "/agents", "/agents/bc-1", "/agents/bc-1/changes", "/approvals", "/automations", "/automations/auto-1", "/environments", "/environments/e", "/settings", "/settings/secrets",
 		"/assets/main-1a.js", "/icon.svg",
 	} {
 		if r := get(h, "GET", path); r.StatusCode != http.StatusOK {
@@ -83,6 +85,27 @@ func TestWhatNeedsNoKey(t *testing.T) {
 	} {
 		if r := get(h, "GET", path); r.StatusCode != http.StatusTeapot {
 			t.Errorf("%s: status %d, want the API's", path, r.StatusCode)
+		}
+	}
+}
+
+// TestEveryScreenCanBeReloaded checks that the server serves the dashboard at the path of
+// every screen that the dashboard itself knows.
+func TestEveryScreenCanBeReloaded(t *testing.T) {
+	routes, err := os.ReadFile("../../../web/src/route.ts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, places, found := strings.Cut(string(routes), "switch (first) {")
+	places, _, ended := strings.Cut(places, "\n  }\n")
+	screens := regexp.MustCompile(`case "([a-z]+)":`).FindAllStringSubmatch(places, -1)
+	if !found || !ended || len(screens) < 6 {
+		t.Fatalf("route.ts has the screens %q", screens)
+	}
+	h := serve(t, built(t))
+	for _, screen := range screens {
+		if r := get(h, "GET", "/"+screen[1]); r.StatusCode != http.StatusOK {
+			t.Errorf("/%s: status %d", screen[1], r.StatusCode)
 		}
 	}
 }
