@@ -41,6 +41,12 @@ c.on('upgrade', (res, socket) => {
 });
 c.on('response', r => { console.log('refused', r.statusCode); process.exit(1) });`
 
+// crowd are connections that are all open at once: none is answered before all are there.
+type crowd struct {
+	open     atomic.Int64
+	complete chan struct{}
+}
+
 // TestPrograms has programs in machines connect to the test's servers.
 func TestPrograms(t *testing.T) {
 	for _, name := range []string{"node", "curl", "ping"} {
@@ -71,17 +77,20 @@ func TestPrograms(t *testing.T) {
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
-	var most, now atomic.Int64
+	var current atomic.Pointer[crowd]
 	many := tcpServer(t, func(c net.Conn) {
-		defer now.Add(-1)
-		for n := now.Add(1); ; {
-			if old := most.Load(); n <= old || most.CompareAndSwap(old, n) {
-				break
-			}
+		crowd := current.Load()
+		if crowd.open.Add(1) == sockets {
+			close(crowd.complete)
 		}
 		word := make([]byte, 5)
-		if _, err := io.ReadFull(c, word); err == nil {
+		if _, err := io.ReadFull(c, word); err != nil {
+			return
+		}
+		select {
+		case <-crowd.complete:
 			_, _ = c.Write(word)
+		case <-t.Context().Done():
 		}
 	})
 	port := func(s *httptest.Server) string {
@@ -94,7 +103,8 @@ func TestPrograms(t *testing.T) {
 			ask(t, m, "sh", "-c", "cat > /tmp/authority.pem <<'EOF'\n"+string(authority)+"EOF")
 			noPing := map[string]string{"runsc": "|Operation not permitted"}[name] // gVisor allows ping only to root
 			tls := "curl -sS -m 20 --connect-to example.com:443:172.30.0.1:" + port(secure) + " https://example.com/ "
-			most.Store(0)
+			connections := &crowd{complete: make(chan struct{})}
+			current.Store(connections)
 			for what, c := range map[string]struct{ command, want string }{
 				"200 MB":                    {"curl -sS -m 120 http://host.aloft.internal:" + port(plain) + "/large | wc -c", fmt.Sprintln(large)},
 				"WebSocket":                 {"node -e \"$0\" http://host.aloft.internal:" + port(plain) + "/ws", "101 heard word\n"},
@@ -110,8 +120,8 @@ func TestPrograms(t *testing.T) {
 					t.Errorf("%s: %q, want %q", what, got.Output, c.want)
 				}
 			}
-			if most.Load() != sockets {
-				t.Errorf("%d connections were open at once", most.Load())
+			if n := connections.open.Load(); n != sockets {
+				t.Errorf("%d connections were opened", n)
 			}
 		})
 	}
