@@ -90,8 +90,9 @@ func TestAccess(t *testing.T) {
 		t.Helper()
 		eventually(t, what, func() bool { return strings.Contains(s.String(), what) })
 	}
-	shows(annSees, "[main]")
-	shows(benSees, "[main]")
+	const attached = "\x1b[?1049h" // each attachment switches to the alternate screen
+	shows(annSees, attached)
+	shows(benSees, attached)
 	say := func(f *os.File, text string) {
 		t.Helper()
 		if _, err := io.WriteString(f, text); err != nil {
@@ -99,11 +100,11 @@ func TestAccess(t *testing.T) {
 		}
 	}
 	say(ann, "echo from-ann-$((40+2)) $(stty size)\r")
-	shows(benSees, "from-ann-42 24 90")
+	shows(benSees, "from-ann-42 25 90")
 	say(ben, "echo from-ben-$((40+3))\r")
 	shows(annSees, "from-ben-43")
 	// Both reconnect automatically to the same terminal.
-	attachments := func() int { return strings.Count(annSees.String(), "\x1b[?1049h") } // each attachment switches to the alternate screen
+	attachments := func() int { return strings.Count(annSees.String(), attached) }
 	before := attachments()
 	kill(t, r.AgentID, "exec-daemon")
 	eventually(t, "she is attached again", func() bool { return attachments() > before })

@@ -16,7 +16,7 @@ export const agent = {
     fork: "Fork",
     archive: "Archive",
     unarchive: "Unarchive",
-    edit: "Rename or delete",
+    edit: "Edit agent",
     name: "Name",
     nameHint: "The branch and pull requests keep their names.",
     rename: "Rename",
