@@ -21,6 +21,7 @@ import (
 	"aloft/internal/control/api/accounts"
 	"aloft/internal/control/api/agents"
 	"aloft/internal/control/api/approvals"
+	automationapi "aloft/internal/control/api/automations"
 	"aloft/internal/control/api/connect"
 	"aloft/internal/control/api/environments"
 	"aloft/internal/control/api/mcpservers"
@@ -28,6 +29,7 @@ import (
 	"aloft/internal/control/api/modelchoice"
 	"aloft/internal/control/api/pulls"
 	"aloft/internal/control/api/rest"
+	"aloft/internal/control/automation"
 	"aloft/internal/control/forge"
 	forgefake "aloft/internal/control/forge/fake"
 	"aloft/internal/control/gateway"
@@ -159,7 +161,8 @@ func newEmitter(t *testing.T, private bool) *emitter {
 			Ports:       func(context.Context, agent.Agent) ([]environment.Port, error) { return nil, nil },
 		},
 		Connect: connect.Config{Values: e.safe, Server: &connector{}}, Memories: memoryapi.Config{Memories: e.store},
-		Replies: e.store, Inbox: e.store, Identity: issuer, Tracer: e.sent.Tracer(),
+		Automations: automationapi.Config{Store: e.store, Desk: new(automation.Desk)},
+		Replies:     e.store, Inbox: e.store, Identity: issuer, Tracer: e.sent.Tracer(),
 	})
 	must(err)
 	e.http = httptest.NewServer(handler)
