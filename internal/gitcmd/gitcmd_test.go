@@ -222,7 +222,8 @@ func TestCommandRunsNoHook(t *testing.T) {
 	}
 }
 
-// filter matches the traps that only a stand-in keeps from running.
+// filter matches the settings of a repository whose programs run unless gitcmd replaces
+// them by a harmless one.
 var filter = regexp.MustCompile("(clean|smudge|process)$")
 
 // A command in a working tree must not use a bare repository that is a folder

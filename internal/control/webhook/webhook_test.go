@@ -60,7 +60,8 @@ const (
 	repoURL = "https://git.example.com/o/r"
 )
 
-// An office is an open data folder.
+// An office has the parts of a server that webhooks need, over a data folder that a test
+// can close and open again.
 type office struct {
 	store *sqlite.Store
 	safe  *safe.Safe
