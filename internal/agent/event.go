@@ -89,8 +89,8 @@ type (
 	// model only has to reply again, after [Rewound].
 	RunCreated struct {
 		Prompt conversation.Message `json:"prompt"`
-		// By is [ByPullRequest] or [ByMention] if the server created the run, and ""
-		// for a person.
+		// By is [ByPullRequest], [ByMention] or [ByEvent] if the prompt may quote other
+		// people, and "" otherwise.
 		By    string `json:"by,omitempty"`
 		Trace string `json:"trace,omitempty"` // the request's traceparent
 		// MCP says that the prompt came with MCP servers, which replace the

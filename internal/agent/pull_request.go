@@ -149,6 +149,7 @@ type (
 const (
 	ByPullRequest = "pull_request" // comments or checks of the agent's pull request
 	ByMention     = "mention"      // a comment or an issue that mentions the server's handle
+	ByEvent       = "event"        // an automation that events start
 )
 
 var _ = register(&PullRequestFound{}, &PullRequestAsked{}, &PullRequestOpened{}, &PullRequestFailed{}, &PullRequestSeen{}, &PullRequestSaid{}, &PullRequestAwaited{}, &PullRequestHeard{})

@@ -119,8 +119,16 @@ func (s automated) Start(ctx context.Context, n automation.Start) error {
 	if err != nil {
 		return err
 	}
-	limit := n.Limit
-	q := agents.Request{By: owner, ID: n.AgentID, RunID: n.RunID, Prompt: agents.Prompt{Text: n.Prompt}, Name: &n.Name, Limits: &limit}
+	_, err = s.api.Agents.Creator().Create(ctx, automatedRequest(n, owner))
+	return err
+}
+
+// automatedRequest returns the request for the agent of a start.
+func automatedRequest(n automation.Start, owner account.APIKey) agents.Request {
+	q := agents.Request{By: owner, ID: n.AgentID, RunID: n.RunID, Prompt: agents.Prompt{Text: n.Prompt}, Name: &n.Name, Limits: &n.Limit}
+	if n.Spec.On.Event != nil { // also of a start by hand, which quotes the results of earlier ones
+		q.Event = agent.ByEvent
+	}
 	repo := agents.Repository{URL: n.Spec.Repository}
 	if n.Spec.StartingRef != "" {
 		repo.StartingRef = &n.Spec.StartingRef
@@ -133,8 +141,7 @@ func (s automated) Start(ctx context.Context, n automation.Start) error {
 	if n.Spec.Environment != "" {
 		q.Environment = &agents.Environment{Type: "cloud", Name: &n.Spec.Environment}
 	}
-	_, err = s.api.Agents.Creator().Create(ctx, q)
-	return err
+	return q
 }
 
 // Cancel implements [automation.Agents].

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"aloft/internal/account"
+	"aloft/internal/agent"
 	"aloft/internal/control/automation"
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/gateway/gittest"
@@ -52,5 +54,24 @@ func TestAutomationsConfig(t *testing.T) {
 		if want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
 			t.Errorf("%+v: %v, want %q", c, err, want)
 		}
+	}
+}
+
+// TestAutomatedRequest checks what an automation's agent is created with, and that the
+// agents of automations for events count as agents whose prompts quote strangers: such
+// agents only propose memories.
+func TestAutomatedRequest(t *testing.T) {
+	n := automation.Start{AgentID: "bc-1", RunID: "run-1", Name: "nightly", Prompt: "p", Spec: automation.Spec{
+		Repository: "https://git.test/o/r", StartingRef: "dev", PullRequest: true, Model: "big", Environment: "env", Memory: 1,
+	}}
+	owner := account.APIKey{UserID: 7}
+	q := automatedRequest(n, owner)
+	if q.By != owner || q.ID != "bc-1" || q.RunID != "run-1" || q.Prompt.Text != "p" || *q.Name != "nightly" || !q.PullRequest.Auto ||
+		q.Model.ID != "big" || *q.Environment.Name != "env" || len(q.Repos) != 1 || *q.Repos[0].StartingRef != "dev" || q.Event != "" {
+		t.Errorf("the request is %+v", q)
+	}
+	n.Spec.On.Event = &automation.OnEvent{}
+	if q := automatedRequest(n, owner); q.Event != agent.ByEvent {
+		t.Errorf("an event is not recorded: %q", q.Event)
 	}
 }
