@@ -33,7 +33,7 @@ const (
 	maxInputs      = 2048
 	maxInputTokens = 8192
 	maxAllTokens   = 300_000
-	width          = 256
+	width          = 1536 // of Model
 )
 
 // Server is a fake of OpenAI's embeddings API. The more words two texts

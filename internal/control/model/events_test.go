@@ -35,7 +35,7 @@ func TestEventsAreMetered(t *testing.T) {
 		if c.whole {
 			most = maxReply
 		}
-		body := &patientBody{body: io.NopCloser(iotest.HalfReader(strings.NewReader(c.body))), left: maxReply, most: most}
+		body := &patientBody{body: io.NopCloser(iotest.HalfReader(strings.NewReader(c.body))), left: maxReply, most: most, values: maxValues}
 		n, err := io.Copy(io.Discard, body)
 		if e, ok := errors.AsType[*Error](err); (err == nil) != c.ok || !c.ok && (!ok || e.Reason != BadReply) {
 			t.Errorf("%s: %v after %d bytes", name, err, n)

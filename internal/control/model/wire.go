@@ -3,6 +3,7 @@ package model
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -55,6 +56,9 @@ type Wire struct {
 	// Whole means that a response is one document, such as an image in base64,
 	// which may be longer than an event of a stream.
 	Whole bool
+	// Values is the maximum number of JSON values in an event or document; 0 means
+	// the default, which suits replies of chat models.
+	Values int
 
 	next    http.RoundTripper
 	secrets []string
@@ -105,7 +109,7 @@ func (w *Wire) RoundTrip(req *http.Request) (*http.Response, error) {
 		most = maxReply
 	}
 	kept, _ := req.Context().Value(failureKey{}).(*error)
-	res.Body = &patientBody{body: res.Body, left: maxReply, most: most, kept: kept}
+	res.Body = &patientBody{body: res.Body, left: maxReply, most: most, values: cmp.Or(w.Values, maxValues), kept: kept}
 	return res, nil
 }
 
@@ -185,6 +189,7 @@ type patientBody struct {
 	body   io.ReadCloser
 	left   int64
 	most   int // maximum bytes of one event; 0 means no limit
+	values int // maximum JSON values of one event
 	events text.Meter
 	kept   *error // if not nil, receives an error that patientBody itself returns
 }
@@ -226,12 +231,12 @@ func (b *patientBody) read(p []byte) (int, error) {
 // exceed a limit. It applies the limits before an SDK decodes the event.
 func (b *patientBody) limit(p []byte) error {
 	switch {
-	case b.most == 0 || b.events.Count(p, b.most, maxValues):
+	case b.most == 0 || b.events.Count(p, b.most, b.values):
 		return nil
 	case b.events.Size() > b.most:
 		return &Error{Reason: BadReply, Message: fmt.Sprintf("an event of the stream is larger than %d MiB", b.most>>20)}
 	}
-	return &Error{Reason: BadReply, Message: fmt.Sprintf("an event of the stream has more than %d JSON values", maxValues)}
+	return &Error{Reason: BadReply, Message: fmt.Sprintf("an event of the stream has more than %d JSON values", b.values)}
 }
 
 // Close implements [io.Closer].

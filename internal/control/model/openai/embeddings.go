@@ -1,14 +1,9 @@
 package openai
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
-	"io"
 	"math"
-	"net/http"
-	"strings"
 
 	"aloft/internal/control/model"
 )
@@ -17,12 +12,9 @@ import (
 // /embeddings, which Ollama, vLLM and llama.cpp also implement. It does not
 // connect. Of cfg it uses Name, BaseURL, Key and Client.
 func NewEmbeddings(cfg Config) model.Embedder {
-	if cfg.BaseURL == "" {
-		cfg.BaseURL = defaultBaseURL
-	}
-	wire := model.NewWire(cfg.Client, cfg.Key)
-	wire.Whole = true
-	return &embeddings{client{cfg: cfg, wire: wire, base: strings.TrimRight(cfg.BaseURL, "/")}}
+	c := newClient(cfg)
+	c.wire.Values = model.MaxEmbedded * (model.MaxEmbeddingWidth + 16) // 16 for the other fields of each
+	return &embeddings{c}
 }
 
 type embeddings struct{ client }
@@ -41,25 +33,6 @@ func (m *embeddings) embed(ctx context.Context, texts []string) ([][]float32, in
 	if err != nil {
 		return nil, 0, err
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, m.base+"/embeddings", bytes.NewReader(body))
-	if err != nil {
-		return nil, 0, err
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Accept", "application/json")
-	r.Header.Set("User-Agent", "aloft")
-	if m.cfg.Key != "" {
-		r.Header.Set("Authorization", "Bearer "+m.cfg.Key)
-	}
-	resp, err := m.wire.Client.Do(r)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body) // the wire limits its length
-	if err != nil {
-		return nil, 0, err
-	}
 	var reply struct {
 		Data []struct {
 			Index     *int      `json:"index"`
@@ -69,8 +42,8 @@ func (m *embeddings) embed(ctx context.Context, texts []string) ([][]float32, in
 			Prompt int64 `json:"prompt_tokens"`
 		} `json:"usage"`
 	}
-	if err := json.Unmarshal(text, &reply); err != nil {
-		return nil, 0, badReply("the reply does not match the API")
+	if err := m.document(ctx, "/embeddings", "application/json", body, &reply); err != nil {
+		return nil, 0, err
 	}
 	out := make([][]float32, len(texts))
 	for i, d := range reply.Data {
@@ -109,8 +82,4 @@ func checkVector(v []float32, width int) error {
 		return badReply("an embedding has no direction")
 	}
 	return nil
-}
-
-func badReply(format string, args ...any) error {
-	return &model.Error{Reason: model.BadReply, Message: fmt.Sprintf(format, args...)}
 }

@@ -3,6 +3,7 @@ package openai_test
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -78,5 +79,23 @@ func TestEmbeddings(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestEmbeddingsOfAFullRequest checks that the largest reply that the limits allow is
+// read: as many vectors as one request may have, of the greatest width.
+func TestEmbeddingsOfAFullRequest(t *testing.T) {
+	s := embeddingtest.New(t)
+	s.Send(func(v [][]float32) any {
+		var data []map[string]any
+		for i := range v {
+			data = append(data, map[string]any{"object": "embedding", "index": i, "embedding": slices.Repeat([]float32{0.0123456789}, model.MaxEmbeddingWidth)})
+		}
+		return map[string]any{"object": "list", "data": data, "model": embeddingtest.Model, "usage": map[string]int{"prompt_tokens": 96, "total_tokens": 96}}
+	})
+	texts := slices.Repeat([]string{"a kite"}, model.MaxEmbedded)
+	vectors, _, err := openai.NewEmbeddings(openai.Config{Name: embeddingtest.Model, BaseURL: s.URL, Key: embeddingtest.Key}).Embed(t.Context(), texts)
+	if err != nil || len(vectors) != len(texts) || len(vectors[0]) != model.MaxEmbeddingWidth {
+		t.Errorf("%d vectors: %v", len(vectors), err)
 	}
 }

@@ -5,9 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"mime/multipart"
-	"net/http"
 	"net/textproto"
 	"strings"
 
@@ -19,12 +17,7 @@ import (
 // /images/generations, or /images/edits if the request has reference images. It
 // does not connect. Of cfg it uses Name, BaseURL, Key and Client.
 func NewImages(cfg Config) model.ImageModel {
-	if cfg.BaseURL == "" {
-		cfg.BaseURL = defaultBaseURL
-	}
-	wire := model.NewWire(cfg.Client, cfg.Key)
-	wire.Whole = true
-	return &images{client{cfg: cfg, wire: wire, base: strings.TrimRight(cfg.BaseURL, "/")}}
+	return &images{newClient(cfg)}
 }
 
 type images struct{ client }
@@ -60,25 +53,6 @@ func (m *images) generate(ctx context.Context, req model.ImageRequest) (data []b
 	if err != nil {
 		return nil, used, err
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, m.base+path, bytes.NewReader(body))
-	if err != nil {
-		return nil, used, err
-	}
-	r.Header.Set("Content-Type", kind)
-	r.Header.Set("Accept", "application/json")
-	r.Header.Set("User-Agent", "aloft")
-	if m.cfg.Key != "" {
-		r.Header.Set("Authorization", "Bearer "+m.cfg.Key)
-	}
-	resp, err := m.wire.Client.Do(r)
-	if err != nil {
-		return nil, used, err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body) // the wire limits its length
-	if err != nil {
-		return nil, used, err
-	}
 	var reply struct {
 		Data []struct {
 			Image []byte `json:"b64_json"`
@@ -89,15 +63,15 @@ func (m *images) generate(ctx context.Context, req model.ImageRequest) (data []b
 			Output int64 `json:"output_tokens"`
 		} `json:"usage"`
 	}
-	if err := json.Unmarshal(text, &reply); err != nil {
-		return nil, used, &model.Error{Reason: model.BadReply, Message: "the reply does not match the API"}
+	if err := m.document(ctx, path, kind, body, &reply); err != nil {
+		return nil, used, err
 	}
 	used = conversation.Usage{Input: max(reply.Usage.Input, 0), Output: max(reply.Usage.Output, 0)}
 	switch {
 	case len(reply.Data) == 0:
-		return nil, used, &model.Error{Reason: model.BadReply, Message: "the reply has no image"}
+		return nil, used, badReply("the reply has no image")
 	case len(reply.Data[0].Image) == 0 && reply.Data[0].URL != "":
-		return nil, used, &model.Error{Reason: model.BadReply, Message: "the reply has a URL instead of the image itself"}
+		return nil, used, badReply("the reply has a URL instead of the image itself")
 	}
 	return reply.Data[0].Image, used, model.CheckImage(reply.Data[0].Image)
 }

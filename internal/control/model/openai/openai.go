@@ -5,7 +5,11 @@
 package openai
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 
@@ -66,6 +70,54 @@ type client struct {
 	cfg  Config
 	wire *model.Wire
 	base string // prefix of URLs, without a trailing slash
+}
+
+// newClient returns a client of an API whose replies are single documents. Of cfg it
+// uses Name, BaseURL, Key and Client.
+func newClient(cfg Config) client {
+	if cfg.BaseURL == "" {
+		cfg.BaseURL = defaultBaseURL
+	}
+	wire := model.NewWire(cfg.Client, cfg.Key)
+	wire.Whole = true
+	return client{cfg: cfg, wire: wire, base: strings.TrimRight(cfg.BaseURL, "/")}
+}
+
+// send sends a request to the path below the API's address. The caller must close the
+// body of the response, whose size the wire limits.
+func (c *client) send(ctx context.Context, path, mediaType, accept string, body []byte) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Content-Type", mediaType)
+	r.Header.Set("Accept", accept)
+	r.Header.Set("User-Agent", "aloft")
+	if c.cfg.Key != "" {
+		r.Header.Set("Authorization", "Bearer "+c.cfg.Key)
+	}
+	return c.wire.Client.Do(r)
+}
+
+// document sends a request, and decodes the reply, which is a single document.
+func (c *client) document(ctx context.Context, path, mediaType string, body []byte, reply any) error {
+	resp, err := c.send(ctx, path, mediaType, "application/json", body)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if json.Unmarshal(text, reply) != nil {
+		return badReply("the reply does not match the API")
+	}
+	return nil
+}
+
+func badReply(format string, args ...any) error {
+	return &model.Error{Reason: model.BadReply, Message: fmt.Sprintf(format, args...)}
 }
 
 // schemaName is the name that the APIs require for a schema.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
 
 	"aloft/internal/control/model"
 )
@@ -67,17 +66,7 @@ func (c client) stream(ctx context.Context, path string, body any, take func([]b
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+path, bytes.NewReader(text))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "text/event-stream, application/json")
-	req.Header.Set("User-Agent", "aloft")
-	if c.cfg.Key != "" {
-		req.Header.Set("Authorization", "Bearer "+c.cfg.Key)
-	}
-	resp, err := c.wire.Client.Do(req)
+	resp, err := c.send(ctx, path, "application/json", "text/event-stream, application/json", text)
 	if err != nil {
 		return err
 	}
