@@ -115,6 +115,27 @@ func TestRefusedAutomations(t *testing.T) {
 	h.want(h.callAs(adminsKey, "POST", "/v1/automations/"+id+"/try", `{"eventId":"evt-1"}`), 404)
 }
 
+// TestAutomationsOfOneAccount checks that an account owns a limited number of automations,
+// and that nobody can give it more.
+func TestAutomationsOfOneAccount(t *testing.T) {
+	h := newHouse(t)
+	now := time.Now().UTC()
+	add := func(userID int64) string {
+		a := store.Automation{ID: automation.NewID(), UserID: userID, CreatedBy: userID, Spec: json.RawMessage(aSpec), Version: 1, State: store.AutomationDraft, CreatedAt: now, UpdatedAt: now}
+		if err := h.store.AddAutomation(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+		return a.ID
+	}
+	for range 100 {
+		add(2)
+	}
+	h.want(h.callAs(bensKey, "POST", "/v1/automations", `{"spec":`+aSpec+`}`), 429)
+	h.want(h.callAs(adminsKey, "POST", "/v1/automations", `{"userId":2,"spec":`+aSpec+`}`), 429)
+	h.want(h.callAs(adminsKey, "PATCH", "/v1/automations/"+add(3), `{"userId":2}`), 429)
+	h.want(h.callAs(adminsKey, "POST", "/v1/automations", `{"spec":`+aSpec+`}`), 201)
+}
+
 // An automation that a file defines is changed in the file. It can be paused.
 func TestAutomationInFile(t *testing.T) {
 	h := newHouse(t)

@@ -160,6 +160,19 @@ func (s *API) check(ctx context.Context, who account.APIKey, spec automation.Spe
 	return nil
 }
 
+// maxOwned is how many automations an account may own. The server reads all automations
+// for events when an event arrives.
+const maxOwned = 100
+
+// mayOwn returns a fault if the account owns as many automations as it may.
+func (s *API) mayOwn(ctx context.Context, userID int64) error {
+	owned, err := s.Store.Automations(ctx, store.AutomationQuery{Page: store.Page{Limit: maxOwned}, UserID: userID})
+	if err != nil || len(owned) < maxOwned {
+		return err
+	}
+	return fault.Exhausted("the account owns %d automations, which is the limit", maxOwned).Named("usage_limit_exceeded").Hint("delete some")
+}
+
 // parseState returns the state of a request.
 func parseState(s string) (store.AutomationState, error) {
 	switch state := store.AutomationState(s); state {
@@ -184,6 +197,9 @@ func (s *API) create(w http.ResponseWriter, r *http.Request, who account.APIKey)
 		in.UserID = who.UserID
 	}
 	if err := s.check(r.Context(), who, in.Spec.Spec, in.UserID); err != nil {
+		return err
+	}
+	if err := s.mayOwn(r.Context(), in.UserID); err != nil {
 		return err
 	}
 	data, err := json.Marshal(in.Spec.Spec)
@@ -276,7 +292,9 @@ func (s *API) update(w http.ResponseWriter, r *http.Request, who account.APIKey)
 	case a.Repo != "" && (in.Spec != nil || in.UserID != nil):
 		return fault.Conflict("the file %s of the repository defines the automation", a.Path).Named("automation_in_file").Hint("change the file at the default branch")
 	case in.Spec != nil || in.UserID != nil:
-		err = s.check(r.Context(), who, spec, owner)
+		if err = s.check(r.Context(), who, spec, owner); err == nil && owner != a.UserID {
+			err = s.mayOwn(r.Context(), owner)
+		}
 	case state == store.AutomationActive: // the spec of an invalid file must not become active
 		err = inSpec(spec.Check())
 	}
