@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// maxReply is the maximum number of bytes that are read of a reply, except
-	// of a stream.
+	// maxReply is the maximum number of bytes read from a reply that is not a
+	// stream.
 	maxReply = 64 << 20
 	// maxError is the maximum number of bytes that are read of an error reply.
 	maxError = 64 << 10

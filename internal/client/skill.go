@@ -22,7 +22,8 @@ func (c *Client) SkillVersions(ctx context.Context) ([]SkillVersion, error) {
 	return out.Items, c.call(ctx, http.MethodGet, "/v1/team/skills/versions", nil, &out)
 }
 
-// PublishSkills publishes the draft of the team's skills, if it has this text.
+// PublishSkills publishes the draft of the team's skills if its text is still the given
+// one.
 func (c *Client) PublishSkills(ctx context.Context, text string) (out Rule, err error) {
 	in := map[string]string{"text": text}
 	return out, c.callWith(ctx, request{method: http.MethodPost, path: "/v1/team/skills/publish", in: in}, &out)

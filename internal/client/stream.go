@@ -33,7 +33,7 @@ type Event struct {
 // silence is how long a stream may be idle. The server sends something every 15 s.
 const silence = time.Minute
 
-// errSilent closes an idle connection.
+// errSilent is the cause with which an idle connection is closed.
 var errSilent = errors.New("the stream has gone silent")
 
 // backoff computes the wait between retries.

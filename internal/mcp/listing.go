@@ -140,8 +140,8 @@ const TellPrefix = "[MCP servers]"
 
 // Tell returns the description of the servers for the model. Each server's text is one
 // line of JSON, so that it cannot be confused with other text. If the result is too
-// long, Tell omits schemas, and then descriptions: the model gets them for one server by
-// a call without tool_name.
+// long, Tell omits schemas, and then descriptions too; the model can get those of one
+// server by calling the MCP tool without tool_name.
 func Tell(all []Listing) string {
 	for _, detail := range []int{full, brief, names} {
 		if text := tell(all, detail); len(text) <= MaxTold || detail == names {

@@ -154,8 +154,8 @@ func (a *automaton) step(at int32, char byte) int32 {
 }
 
 // scan reads the bytes b, starting in state at. For each match, it calls found with the
-// match's end in b and its length, which may exceed end if the match started earlier. It
-// stops if found returns false. It returns the state at the end of b.
+// match's end in b and its length, which is greater than that end if the match began
+// before b. It stops if found returns false. It returns the state at the end of b.
 func (a *automaton) scan(at int32, b []byte, found func(end, length int) bool) int32 {
 	i := 0 // bytes read so far
 	for {

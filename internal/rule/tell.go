@@ -112,8 +112,8 @@ func (r Rule) Quote(workspace string) string {
 	return b.String()
 }
 
-// Offer lists the rules without text. The model reads a rule if the description fits its
-// work. Offer returns "" if there are none.
+// Offer lists the rules, leaving out their text. The model reads a rule itself if the
+// description fits its work. Offer returns "" if there are none.
 func Offer(workspace string, rules []Rule) string {
 	var b strings.Builder
 	for _, r := range rules {

@@ -133,8 +133,8 @@ func pluginsOf(g *gateway.Gateway) func(ctx context.Context, a agent.Agent, comm
 }
 
 // foreignReach returns a function that makes the client for MCP servers that a
-// repository names. The client can connect only to hosts that both the server's
-// rules and the network policy of the agent's machine allow.
+// repository names. The client can connect only to hosts that both the rules of this
+// server and the network policy of the agent's machine allow.
 func foreignReach(own policy.Network, machine func(agent.Egress) (policy.Network, error)) func(agent.Egress) (*outbound.Client, error) {
 	return func(e agent.Egress) (*outbound.Client, error) {
 		machines, err := machine(e)

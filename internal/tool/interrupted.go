@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Texts of the results of calls that were interrupted for a reason other than the call
-// itself.
+// Texts of the results of calls that were interrupted from outside, and not because of
+// the call.
 const (
 	Lost = "the machine was lost while this call was running; the call may have had some or all of its effect. " +
 		"Files on disk are unchanged; processes, shell variables and the working directory are gone."

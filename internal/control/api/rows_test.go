@@ -169,7 +169,8 @@ func (h *house) settleIn(mark string) *resident {
 	return r
 }
 
-// path returns the path of a list, with the resident's ids filled in.
+// path returns the path of a list, with the ids of the resident's own resources filled
+// in.
 func (r *resident) path(rt rest.Route, query string) string {
 	id := r.agent
 	if strings.HasPrefix(rt.Path, "/v1/environments/") {

@@ -121,10 +121,10 @@ func factsOf(e inbound.Event) map[string]any {
 	return facts
 }
 
-// mayStart returns an [inbound.Ignored] unless the event may start automations:
-// events that bots or people without write access have caused may not, and
-// neither may events about pull requests that agents of this server have
-// opened, because the agents that follow would cause events again.
+// mayStart returns an [inbound.Ignored] if the event may not start automations. Events
+// of bots and of people without write access may not. Events about pull requests of
+// this server's agents may not either, because the agents that they start would cause
+// more of them.
 func (d *Desk) mayStart(ctx context.Context, e inbound.Event) error {
 	c := e.Change
 	if c.Repo == (forge.Repo{}) {

@@ -62,7 +62,7 @@ func TestReplies(t *testing.T) {
 		}, ""},
 		"refusal":        {read, func(w http.ResponseWriter, _ *http.Request) { endless(w, http.StatusForbidden, "x") }, "too large"},
 		"nested refusal": {read, func(w http.ResponseWriter, _ *http.Request) { endless(w, http.StatusForbidden, "<a>") }, "too large"},
-		"list":           {list, func(w http.ResponseWriter, _ *http.Request) {
+		"list": {list, func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, "<ListBucketResult>")
 			endless(w, http.StatusOK, "<Contents></Contents>")
 		}, "too large"},

@@ -26,7 +26,7 @@ func (o outputs) idle(last uint64) (Delta, bool) {
 	return d, d.Stdout != "" || d.Stderr != ""
 }
 
-// rest returns the delayed output at the end.
+// rest returns, when the call ends, the output that is still held back.
 func (o outputs) rest(last uint64) (Delta, bool) {
 	d := Delta{Stdout: string(o.stdout.Flush()), Stderr: string(o.stderr.Flush()), Seq: last}
 	return d, d.Stdout != "" || d.Stderr != ""

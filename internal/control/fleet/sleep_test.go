@@ -12,7 +12,8 @@ import (
 	"aloft/internal/control/machine"
 )
 
-// bed is a machine that sleeps with its processes unless fails is set.
+// bed is a machine that keeps its processes while it sleeps. If fails is set, it cannot
+// sleep so, and returns that error.
 type bed struct {
 	machine.Checkpointer
 	fails   error

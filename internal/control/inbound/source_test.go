@@ -14,7 +14,7 @@ import (
 )
 
 // example is one of GitHub's published events. GitHub's own library has signed
-// it with [everybody].
+// it with the secret [everybody].
 type example struct{ Kind, Body, Signature string }
 
 const everybody = "It's a Secret to Everybody"

@@ -141,8 +141,8 @@ func NewFolder(above, path string) error {
 	return copyAttributes(above, path)
 }
 
-// copyAttributes copies the attributes of the directory from to the directory
-// to, except those private to the overlay.
+// copyAttributes copies a directory's attributes to another directory, except those
+// private to the overlay.
 func copyAttributes(from, to string) error {
 	info, err := os.Lstat(from)
 	if err != nil {

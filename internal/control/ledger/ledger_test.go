@@ -186,8 +186,8 @@ func TestJournalsAddUp(t *testing.T) {
 	}
 }
 
-// TestOutside checks that an agent's files outside of its machine are measured when
-// asked for, also while the store does not answer.
+// TestOutside checks that the size of an agent's files outside its machine is measured
+// on request, even while the store does not answer.
 func TestOutside(t *testing.T) {
 	logs, artifacts, mirrors, s := t.TempDir(), t.TempDir(), t.TempDir(), openStore(t)
 	write := func(dir, name string, n int) {

@@ -243,8 +243,8 @@ var kept = map[string]*regexp.Regexp{
 	"uploadpack.allowtipsha1inwant": regexp.MustCompile(`^(true|false)$`),
 }
 
-// lay creates the stand-in for the repository in a folder that the service's
-// user can read.
+// lay creates the folder that stands in for the repository, with its HEAD and the
+// settings in kept. The service's user can read it.
 func (v *service) lay(ctx context.Context, s *Local) error {
 	text, err := v.read("config")
 	if err != nil {

@@ -155,8 +155,8 @@ type access struct {
 	refused   string // why the machine may not pull it; "" if it may
 }
 
-// decide applies the rules of a registry: the one with the longest Images that
-// matches.
+// decide applies the rule of a registry whose Images matches the repository; of
+// several, the one with the longest Images.
 func (r source) decide(ctx context.Context, g Grant, repository string) access {
 	for _, rule := range r.rules {
 		if !rule.matches(repository) {

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// maxTaken is how many used names are stored, each until it would expire.
+// maxTaken is how many used names of sign-ins are remembered, each until the sign-in
+// would have expired.
 const maxTaken = 100_000
 
 // maxSealed is the maximum length of a name from a client, in bytes.

@@ -158,7 +158,7 @@ func plainURL(s string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(s, "?utm_source=openai"), "&utm_source=openai")
 }
 
-// before returns the end of the line before a position, which is counted in
+// before returns the last part of the line up to a position, which is counted in
 // characters.
 func before(text string, at int) string {
 	if at < 0 || at > utf8.RuneCountInString(text) {

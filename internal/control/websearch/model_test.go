@@ -57,7 +57,7 @@ func TestModelsSearch(t *testing.T) {
 				map[string]string{"Authorization": "Bearer " + key})
 			text := "Pages:\n- ÜÜnit: it provides support ([go.dev](x))"
 			start := strings.Index(text, " ([") - 2 // each Ü has two bytes
-			out, _ := json.Marshal(text)           // a string can be encoded
+			out, _ := json.Marshal(text)            // a string can be encoded
 			fmt.Fprintf(w, `{"id": "resp_1", "object": "response", "status": "completed", "output": [
 				{"type": "reasoning", "id": "rs_1", "summary": []},
 				{"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "go synctest", "sources": [{"type": "url", "url": "https://go.dev/blog/synctest"}, {"type": "url", "url": "https://pkg.go.dev/testing/synctest"}]}},

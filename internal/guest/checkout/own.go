@@ -289,8 +289,8 @@ func (g *ownGit) endMerge(ctx context.Context) error {
 	return err
 }
 
-// bundle writes the commits of head that the remote does not have to file, a git bundle
-// whose only ref is HEAD. file belongs to the user. bundle reports whether there were
+// bundle writes a git bundle, whose only ref is HEAD, to file. It contains the commits of
+// head that the remote lacks. The file belongs to the user. bundle reports whether there were
 // any commits to write.
 func (g *ownGit) bundle(ctx context.Context, head, file string) (bool, error) {
 	if head == "" || head == g.base {

@@ -15,8 +15,8 @@ type Git struct {
 	Elsewhere bool
 }
 
-// visit records the folders in which a simple command runs git, or to which it
-// changes. It includes parts of the line that may not run.
+// visit records the folders in which a simple command runs git and those to which the
+// command changes, even for parts of the line that may not run.
 func (j *judge) visit(words []word) {
 	switch name := path.Base(words[0].value); {
 	case words[0].kind != literal:

@@ -15,7 +15,7 @@ const w = words.setUp;
 
 /**
  * A draft of an environment.json: the initial text and the current one. theirs is the agent's
- * proposal when the draft was started.
+ * proposal as it was when the draft was started.
  */
 export type Draft = { text: string; given: string; why: string[]; snapshot: string; theirs: string };
 export const given = (text: string, more: Partial<Draft> = {}): Draft => ({ text, given: text, why: [], snapshot: "", theirs: "", ...more });

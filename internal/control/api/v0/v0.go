@@ -23,10 +23,10 @@ type Call interface {
 	// /v1.
 	V1(method, path string, in, out any) error
 	// Private reports whether an agent's run, and whether the agent's first
-	// run, is in privacy mode. V1 must have returned the agent.
+	// run, is in privacy mode. The agent must come from V1.
 	Private(agentID, runID string) (private, begun bool, err error)
-	// Events returns an agent's journal events after a number. V1 must have
-	// returned the agent.
+	// Events returns an agent's journal events after a number. The agent must come
+	// from V1.
 	Events(agentID string, after int64) ([]agent.Event, error)
 }
 

@@ -13,7 +13,7 @@ import (
 	"aloft/internal/tool"
 )
 
-// Hook is a call of an MCP tool, as hooks see it.
+// Hook describes a call of an MCP tool in the form that is passed to hooks.
 type Hook struct {
 	Args    args
 	address map[string]any // the server's url or command

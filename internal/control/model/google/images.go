@@ -59,8 +59,8 @@ func (m *images) Generate(ctx context.Context, req model.ImageRequest) ([]byte, 
 	return nil, used, m.wire.Error(ctx, &model.Error{Reason: model.BadReply, Message: fmt.Sprintf("the reply has no image (%s)", why)})
 }
 
-// whole requests a reply that is not streamed. A panic of the SDK's decoder is
-// an error.
+// whole requests a reply that is not streamed. It returns a panic of the SDK's
+// decoder as an error.
 func (m *images) whole(ctx context.Context, contents []*sdk.Content) (res *sdk.GenerateContentResponse, err error) {
 	defer func() {
 		if r := recover(); r != nil {

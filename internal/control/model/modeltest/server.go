@@ -122,8 +122,8 @@ func start(t testing.TB, d dialect, script []Reply) *Server {
 	return s
 }
 
-// Answer replaces the script by a function, which the server calls for each
-// valid request with the request's number, from 0.
+// Answer replaces the script with a function. The server calls it for each valid
+// request with the request's number, counting from 0.
 func (s *Server) Answer(answer func(n int, r Request) Reply) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -71,10 +71,9 @@ type responsePart struct {
 	ImageURL string `json:"image_url,omitempty"`
 }
 
-// responseRequest returns the body of a request; the Splice holds the parts
-// that are already encoded. The provider stores nothing, so the request asks
-// for encrypted reasoning, which is sent back so that it can continue over
-// several replies.
+// responseRequest returns the body of a request, and a Splice with the parts that
+// are already encoded. The provider stores nothing, so the request asks for encrypted
+// reasoning; later requests send it back, so that the model can continue it.
 func responseRequest(cfg Config, req model.Request) (responseBody, model.Splice, error) {
 	b := responseBody{Model: cfg.Name, Stream: true, Parallel: cfg.serial(req), Input: []json.RawMessage{model.MessagesMark.JSON()}}
 	if t := model.Lookup(cfg.Name).Traits; t.Provider != provider || len(t.Effort) > 0 { // models that do not reason reject this field

@@ -42,7 +42,8 @@ type Roles struct{ sts *sts.Client }
 
 var _ safe.Roles = (*Roles)(nil)
 
-// New finds the server's credentials. If there are none, only Assume fails.
+// New finds the server's credentials. If there are none, New succeeds, and Assume
+// returns an error.
 func New(ctx context.Context, c Config) (*Roles, error) {
 	options := []func(*config.LoadOptions) error{config.WithRegion(c.Region)}
 	if c.Profile != "" {

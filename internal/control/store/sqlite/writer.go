@@ -20,7 +20,7 @@ import (
 // first request waits for the last.
 const maxBatch = 256
 
-// writer is the only connection that writes, with its goroutine.
+// writer is the only connection that writes, and the goroutine that uses it.
 type writer struct {
 	db    *sql.DB
 	conn  *sql.Conn
