@@ -49,7 +49,7 @@ func TestProbeEmbeddings(t *testing.T) {
 		t.Errorf("without a model: %+v", checks)
 	}
 	c.EmbeddingModel = embeddingConfig{Provider: "openai", Name: embeddingtest.Model, BaseURL: s.URL, APIKey: embeddingtest.Key}
-	if checks := ProbeEmbeddings(t.Context(), c); len(checks) != 1 || !checks[0].OK || checks[0].Detail != "text-embedding-3-small answers: vectors of 256 numbers" {
+	if checks := ProbeEmbeddings(t.Context(), c); len(checks) != 1 || !checks[0].OK || checks[0].Detail != "text-embedding-3-small answers: vectors of 1536 numbers" {
 		t.Errorf("when it works: %+v", checks)
 	}
 	if texts, _ := s.Inputs(); len(texts) != 1 || len(texts[0]) < 4000 {
